@@ -167,16 +167,16 @@ class BaseAgent(TypedByOutput[OutputT]):
 
     # -- what runs ask of an agent ------------------------------------------------------------------
 
-    def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
-        """What `make` computes from agents' fields, kept as `name`; made again when a field of any agent is set, or
-        `on` is another.
+    def derive(self, name: Any, make: Callable[..., _T], *on: Any) -> _T:
+        """What `make(*on)` computes from agents' fields, kept as `name`; made again when a field of any agent is set,
+        or `on` is another.
 
-        Lists may be changed without being set: what depends on one is given the ids of its entries in `on`.
+        Lists may be changed without being set: what depends on one is given its entries, or their ids, in `on`.
         """
         found = self._derived.get(name)
-        if found is None or found[0] != (_edits[0], on):
-            found = self._derived[name] = ((_edits[0], on), make())
-        return found[1]  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
+        if found is None or found[0] != _edits[0] or found[1] != on:
+            found = self._derived[name] = (_edits[0], on, make(*on))
+        return found[2]  # pyright: ignore[reportUnknownVariableType] - a cast would cost a call
 
     canonical_before_agent_callbacks = callbacks_of("before_agent_callback")
     canonical_after_agent_callbacks = callbacks_of("after_agent_callback")

@@ -154,7 +154,7 @@ class LlmAgent(BaseAgent[OutputT]):
         self._check_config()
         for text in (self.instruction, self.global_instruction):
             if isinstance(text, str) and "{" in text:
-                self.derive(text, lambda text=text: BraceTemplate(text))
+                self.derive(text, BraceTemplate, text)
         if isinstance(self.model, str) and self.model:
             _ = self.own_model
         if self.output_schema is not None:
@@ -198,7 +198,7 @@ class LlmAgent(BaseAgent[OutputT]):
             chosen = self.DEFAULT_MODEL
         if isinstance(chosen, BaseLlm):
             return chosen
-        return self.derive("model", lambda: LLMRegistry.new_llm(chosen), chosen)
+        return self.derive("model", LLMRegistry.new_llm, chosen)
 
     @property
     def canonical_model(self) -> BaseLlm:
@@ -220,7 +220,7 @@ class LlmAgent(BaseAgent[OutputT]):
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
         return self.derive("tools", self._make_tools, *map(id, self.tools), *map(id, self.sub_agents))
 
-    def _make_tools(self) -> OwnTools:
+    def _make_tools(self, *_: int) -> OwnTools:
         made = OwnTools(self._as_tool(tool) for tool in self.tools)
         made.extend(DelegateTool(child) for child in delegates_of(self).values())
         if self.mode == "task":

@@ -57,8 +57,8 @@ class AnyAgent(Protocol):
 
     @property
     def sub_agents(self) -> Sequence[AnyAgent]: ...
-    def derive(self, name: Any, make: Callable[[], _T], *on: Any) -> _T:
-        """What `make` computes from agents' fields; made again when one is set, or `on` is another."""
+    def derive(self, name: Any, make: Callable[..., _T], *on: Any) -> _T:
+        """What `make(*on)` computes from agents' fields; made again when one is set, or `on` is another."""
         ...
 
     def run_async(self, parent_context: Any) -> AsyncGenerator[Event, None]: ...

@@ -22,7 +22,7 @@ _MODES = ("task", "single_turn")
 def delegates_of(agent: AnyAgent) -> dict[str, AnyAgent]:
     """The sub-agents that are called like functions, by name."""
     children = agent.sub_agents
-    return agent.derive("delegates", lambda: _delegates_among(children), *map(id, children)) if children else {}
+    return agent.derive("delegates", _delegates_among, (*children,)) if children else {}
 
 
 def _delegates_among(agents: Sequence[AnyAgent]) -> dict[str, AnyAgent]:

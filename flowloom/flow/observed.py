@@ -34,15 +34,15 @@ def steps_of(agent: AnyLlmAgent, steps: Steps, run: Run) -> StepsOfTurn:
     if run.extra_steps:
         request = with_extra(request, run.extra_steps)
     if not observers:
-
-        def busy() -> StepsOfTurn:
-            idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
-            unless_files = [processor for processor in idle if processor is not FILES]
-            return StepsOfTurn(_without(request, idle), _without(response, idle), _without(response, unless_files))
-
-        return agent.derive("steps", busy, request, response)
+        return agent.derive("steps", _busy, agent, request, response)
     wrapped = _observed(response, observers)
     return StepsOfTurn(_observed(request, observers), wrapped, wrapped)
+
+
+def _busy(agent: AnyLlmAgent, request: tuple[Step, ...], response: tuple[Step, ...]) -> StepsOfTurn:
+    idle = [processor for processor, field in NEEDS if getattr(agent, field) is None]
+    unless_files = [processor for processor in idle if processor is not FILES]
+    return StepsOfTurn(_without(request, idle), _without(response, idle), _without(response, unless_files))
 
 
 def _looks_at_processors(observer: Observer) -> bool:

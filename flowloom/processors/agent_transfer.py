@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flowloom.context import InvocationContext
@@ -25,7 +25,7 @@ def agent_transfer(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Non
     parent = ctx.parent
     targets = transfer_targets(agent, parent)
     if targets:
-        block, instruction, late = agent.derive("transfer", lambda: _offer(targets, parent), targets)
+        block, instruction, late = agent.derive("transfer", _offer, targets, parent)
         if late:
             return _look_up(ctx, agent, request, late)
         request.append_tools(block)
@@ -62,17 +62,19 @@ def transfer_targets(agent: AnyLlmAgent, parent: AnyAgent | None) -> Mapping[str
     children = agent.sub_agents
     if parent is None and not children:
         return {}
-    above = () if parent is None else (parent, *parent.sub_agents)
-    return agent.derive("targets", lambda: _targets_of(agent, parent), *children, above)
+    peers = () if parent is None else (*parent.sub_agents,)
+    return agent.derive("targets", _targets_of, agent, (*children,), parent, peers)
 
 
-def _targets_of(agent: AnyLlmAgent, parent: AnyAgent | None) -> Mapping[str, AnyAgent]:
-    found = [child for child in agent.sub_agents if _takes_over(child)]
+def _targets_of(
+    agent: AnyLlmAgent, children: Sequence[AnyAgent], parent: AnyAgent | None, peers: Sequence[AnyAgent]
+) -> Mapping[str, AnyAgent]:
+    found = [child for child in children if _takes_over(child)]
     above = as_llm_agent(parent)
     if above is not None and not agent.disallow_transfer_to_parent:
         found.append(above)
     if above is not None and not agent.disallow_transfer_to_peers:
-        found.extend(peer for peer in above.sub_agents if peer is not agent and _takes_over(peer))
+        found.extend(peer for peer in peers if peer is not agent and _takes_over(peer))
     targets: dict[str, AnyAgent] = {}
     for target in found:
         targets.setdefault(target.name, target)

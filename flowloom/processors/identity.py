@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from flowloom.context import InvocationContext
-from flowloom.context.protocols import AnyLlmAgent
 from flowloom.models.request import LlmRequest
 
 
@@ -19,9 +18,9 @@ def identity(ctx: InvocationContext, request: LlmRequest) -> None:
     agent = ctx.llm_agent
     if agent is None or agent.mode == "single_turn":
         return
-    request.append_instructions(agent.derive("identity", lambda: _sentences(agent)))
+    request.append_instructions(agent.derive("identity", _sentences, agent.name, agent.description))
 
 
-def _sentences(agent: AnyLlmAgent) -> str:
-    name, description = (json.dumps(text, ensure_ascii=False) for text in (agent.name, agent.description))
-    return f"You are the agent {name}." + (f" What you are for: {description}." if agent.description else "")
+def _sentences(name: str, description: str) -> str:
+    quoted, purpose = (json.dumps(text, ensure_ascii=False) for text in (name, description))
+    return f"You are the agent {quoted}." + (f" What you are for: {purpose}." if description else "")

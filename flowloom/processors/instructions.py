@@ -102,7 +102,7 @@ def _resolve(ctx: InvocationContext, source: Any, owner: AnyLlmAgent) -> str | A
     if isinstance(source, str):
         if "{" not in source:
             return source
-        return owner.derive(source, lambda: BraceTemplate(source)).render(ctx, owner.on_missing)
+        return owner.derive(source, BraceTemplate, source).render(ctx, owner.on_missing)
     if isinstance(source, Template):
         return source.render(ctx, owner.on_missing)
     return _provided(source, ctx)
