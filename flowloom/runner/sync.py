@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from flowloom.errors import ConfigurationError
 from flowloom.objects.event_loop import in_event_loop
+from flowloom.objects.forks import in_forked_child
 from flowloom.sessions.leases import standing_still
 
 _T = TypeVar("_T")
@@ -69,6 +70,7 @@ _begun: dict[int, tuple[asyncio.AbstractEventLoop, AsyncGenerator[Any, None]]] =
 _of_parent: list[asyncio.AbstractEventLoop] = []
 
 
+@in_forked_child
 def _leave_to_parent() -> None:
     """In a forked process: its copies of the loops share what the parent's wait on, so they may not be touched."""
     _begun.clear()
@@ -78,10 +80,6 @@ def _leave_to_parent() -> None:
         for name, forked in (("is_closed", lambda: True), ("close", lambda: None)):
             with suppress(AttributeError):  # a loop that is no object of Python's
                 setattr(loop, name, forked)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _close_begun() -> None:

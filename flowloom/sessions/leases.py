@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from flowloom.errors import RunLostError, SessionBusyError
+from flowloom.objects.forks import in_forked_child
 
 _log = logging.getLogger("flowloom.sessions")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -182,8 +183,11 @@ standing_still: ContextVar[tuple[int, ...]] = ContextVar("flowloom_standing_stil
 
 
 _process = [os.getpid()]  # kept up to date, because to ask the system costs as much as all else in `enter`
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _process.__setitem__(0, os.getpid()))
+
+
+@in_forked_child
+def _note_process() -> None:
+    _process[0] = os.getpid()
 
 
 class LeaseQueue:

@@ -1,6 +1,6 @@
 """SQL databases: works that run in threads of their own, in transactions, on SQLite or PostgreSQL.
 
-It imports `extras` and `errors`. Begin with `database.py`: what a database of either kind does.
+It imports `extras`, `errors` and `objects`. Begin with `database.py`: what a database of either kind does.
 """
 
 from flowloom.sql.database import Connection, Cursor, Database, Dialect

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from flowloom.errors import ConfigurationError, StorageError
 from flowloom.extras import absent, missing_extra, require
+from flowloom.objects.forks import in_forked_child
 from flowloom.sql.database import (
     ALL_LANES,
     Cursor,
@@ -475,14 +476,11 @@ _UNDONE: BaseException = _RolledBack()
 _CORES: weakref.WeakSet[_Core] = weakref.WeakSet()
 
 
+@in_forked_child
 def _forget_in_child() -> None:
     """A forked process has none of the threads, and locks that one of them may have held for good."""
     for core in _CORES:
         core.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @atexit.register

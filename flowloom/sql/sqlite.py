@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flowloom.errors import ConfigurationError, FlowloomError, StorageError
+from flowloom.objects.forks import in_forked_child
 from flowloom.sql.database import (
     ALL_LANES,
     Database,
@@ -479,14 +480,11 @@ _REMEDIES = {
 _CORES: weakref.WeakSet[_Core] = weakref.WeakSet()
 
 
+@in_forked_child
 def _forget_in_child() -> None:
     """A forked process has none of the threads, and locks that one of them may have held for good."""
     for core in _CORES:
         core.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 @atexit.register
