@@ -11,6 +11,7 @@ from kit import Chat, agent, call, event, hand_to, named_call, open_calls, pendi
 
 from flowloom import (
     BaseAgent,
+    BaseTool,
     Event,
     InvocationContext,
     LlmAgent,
@@ -335,7 +336,14 @@ async def test_a_transfer_that_never_ends_is_stopped_by_the_limit() -> None:
     assert open_calls(await chat.stored()) == set()
 
 
-async def test_a_tool_that_hands_over_to_an_agent_out_of_reach_has_an_error_as_its_result() -> None:
+class Handing(BaseTool):
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        tool_context.actions.transfer_to_agent = "nobody"
+        return "handed on"
+
+
+@pytest.mark.parametrize("own_class", [False, True])
+async def test_a_tool_that_hands_over_to_an_agent_out_of_reach_has_an_error_as_its_result(own_class: bool) -> None:
     """The model can mend that (decision 5)."""
 
     def hand_on(tool_context: ToolContext) -> str:
@@ -343,7 +351,8 @@ async def test_a_tool_that_hands_over_to_an_agent_out_of_reach_has_an_error_as_i
         tool_context.actions.transfer_to_agent = "nobody"
         return "handed on"
 
-    events = await Chat(agent("root", call("hand_on"), "Then I answer.", tools=[hand_on])).say("go")
+    tool = Handing(name="hand_on", description="Hand the case on.") if own_class else hand_on
+    events = await Chat(agent("root", call("hand_on"), "Then I answer.", tools=[tool])).say("go")
     [told] = [each.response or {} for event in events for each in event.get_function_responses()]
     assert told["error"].startswith("Agent `root` cannot hand over to `nobody`.")
     assert events[-1].text == "Then I answer."
