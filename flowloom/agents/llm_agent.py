@@ -2,7 +2,7 @@
 
 # no annotations as texts: pydantic would compile each of the fields' by itself
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from inspect import isawaitable
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -16,10 +16,11 @@ from flowloom.context import InvocationContext, Limits, ReadonlyContext
 from flowloom.context.hooks import FlowCallbacks, as_callbacks
 from flowloom.context.protocols import RunnableTool
 from flowloom.errors import ConfigurationError, DuplicateToolError, ModelNotConfiguredError
+from flowloom.events.event import Event
 from flowloom.flow import Flow
 from flowloom.flow.delegation import delegates_of
 from flowloom.flow.llm_turn import LlmTurn
-from flowloom.flow.turn import Turn
+from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.models.base_llm import BaseLlm
 from flowloom.models.registry import LLMRegistry
 from flowloom.models.request import check_name
@@ -177,7 +178,11 @@ class LlmAgent(BaseAgent[OutputT]):
         return self.derive("flow", lambda: (self._given_flow or _DEFAULT_FLOW).with_callbacks(self._own_callbacks()))
 
     def turn(self, ctx: InvocationContext) -> Turn:
-        return LlmTurn(ctx, self.flow)
+        own_body = type(self)._run_async_impl is not LlmAgent._run_async_impl
+        return BodyTurn(ctx) if own_body else LlmTurn(ctx, self.flow)
+
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        return self.flow.run(ctx)
 
     def _own_callbacks(self) -> FlowCallbacks:
         given = {hook: hook if hook.startswith("around_") else f"{hook}_callback" for hook in FlowCallbacks._fields}

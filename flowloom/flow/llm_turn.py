@@ -30,7 +30,6 @@ from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in, retry_event
-from flowloom.tools.agent_tool import answer_in
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import task_result
 
@@ -105,7 +104,6 @@ class LlmTurn(Turn):
                 f"`before_agent` of agent `{self.agent.name}` answered what does not fit the agent's output "
                 f"schema. {refusal_in(event)} Answer JSON of that form, or raise what is to end the run."
             )
-        self._take_output(event)
         return event
 
     # -- a step -----------------------------------------------------------------------------------
@@ -194,19 +192,7 @@ class LlmTurn(Turn):
             wrong = refusal_in(event)
             if wrong is not None:
                 result.unfit, self.refusals = wrong, self.refusals + 1
-        self._take_output(event)
         return event
-
-    def _take_output(self, event: Event) -> None:
-        """Note what a delegated turn has come to."""
-        if self.task is None or event.author != self.agent.name:
-            return
-        if self.llm.mode == "task":
-            result = task_result(event)
-            if result is not None:
-                self.output = result
-        elif event.is_final_response() and not event.actions.end_of_agent:
-            self.output = answer_in(event) or self.output
 
     def _finished(self, result: StepResult, event: Event) -> Event:
         """An event as it is yielded: its calls may wait for the client, its text may be the agent's answer."""
@@ -403,7 +389,5 @@ class LlmTurn(Turn):
 
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
         super().recall(progress, own)
-        for event in own:
-            self._take_output(event)
         if self.structured:
             self.refusals = sum(refusal_in(event) is not None for event in own)

@@ -18,6 +18,8 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.flow.waiting import has_agent
 from flowloom.log.marks import is_from_agent_tool
+from flowloom.tools.agent_tool import answer_in
+from flowloom.tools.delegation import task_result
 
 if TYPE_CHECKING:
     from flowloom.telemetry import AgentSpan, Recorder
@@ -94,7 +96,21 @@ class Turn:
             self.last = event
             if event.actions.escalate:
                 self.ctx.escalated = True
+            if self.task is not None:
+                self._take_output(event)
         return event
+
+    def _take_output(self, event: Event) -> None:
+        """Note what a turn that was delegated to has come to."""
+        llm = self.ctx.llm_agent
+        if llm is None or event.author != llm.name:
+            return
+        if llm.mode == "task":
+            result = task_result(event)
+            if result is not None:
+                self.output = result
+        elif event.is_final_response() and not event.actions.end_of_agent:
+            self.output = answer_in(event) or self.output
 
     def returned(self, below: Turn) -> Iterable[Event]:
         """Control has come back from a turn that this one entered: set `outcome`; what follows from it at once."""
@@ -178,6 +194,9 @@ class Turn:
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
         """Take into account what the turn has said before this run: its `own` events."""
         self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
+        if self.task is not None:
+            for event in own:
+                self._take_output(event)
 
     def inside(self, progress: Progress) -> Sequence[Event]:
         """What agents have said before this run that this turn's own agent runs."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from typing import Any, Literal
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, context, declared_names, model, requests_of
+from kit import Chat, agent, call, context, declared_names, model, requests_of, said, story
 
-from flowloom import AgentTool, BaseTool, ConfigurationError, FunctionTool, LlmAgent, LLMRegistry
+from flowloom import (
+    AgentTool,
+    BaseTool,
+    ConfigurationError,
+    Event,
+    FunctionTool,
+    InvocationContext,
+    LlmAgent,
+    LLMRegistry,
+)
 from flowloom.errors import DuplicateToolError, ModelNotConfiguredError, ModelNotFoundError, ToolSignatureError
 
 
@@ -148,3 +158,28 @@ async def test_the_context_of_an_agent_below_is_its_own() -> None:
     root = LlmAgent(name="root", sub_agents=[child])
     below = context(root).below(child)
     assert (below.path, below.parent, below.root) == ("root.child", root, root)
+
+
+class Greeter(LlmAgent):
+    """Says hello before its model does."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        yield Event(content=said("hello"))
+        async for event in super()._run_async_impl(ctx):
+            yield event
+
+
+async def test_a_class_may_do_something_around_the_flow_of_its_agents() -> None:
+    chat = Chat(Greeter(name="root", model=model("how are you?"), output_key="asked"))
+    assert story(await chat.say("go")) == ["root: hello", "root: how are you?"]
+    assert (await chat.state())["asked"] == "how are you?"
+
+
+@pytest.mark.parametrize(("mode", "answer"), [("task", call("finish_task", result="ok")), ("single_turn", "ok")])
+async def test_an_agent_of_such_a_class_answers_the_call_that_delegates_to_it(
+    mode: Literal["task", "single_turn"], answer: Any
+) -> None:
+    below = Greeter(name="below", model=model(answer), mode=mode)
+    events = await Chat(agent("root", call("below", request="go"), "done", sub_agents=[below])).say("go")
+    told = [each.response for event in events for each in event.get_function_responses() if each.name == "below"]
+    assert (told, story(events)[-1]) == ([{"result": "ok"}], "root: done")

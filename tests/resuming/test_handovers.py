@@ -24,7 +24,6 @@ from flowloom import (
     ToolContext,
 )
 from flowloom.context.hooks import FlowCallbacks
-from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.testing import call
 
 
@@ -356,9 +355,6 @@ class Watched(LlmAgent):
     """Runs its flow with one more callback."""
 
     asked: ClassVar[list[str]] = []
-
-    def turn(self, ctx: InvocationContext) -> Turn:
-        return BodyTurn(ctx)
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         flow = self.flow.with_callbacks(FlowCallbacks(before_model=(lambda **_: self.asked.append(self.name),)))

@@ -24,7 +24,6 @@ from flowloom import (
     Session,
     ToolContext,
 )
-from flowloom.flow.turn import BodyTurn, Turn
 from flowloom.testing import call
 
 from .test_handovers import cut, resumed
@@ -223,9 +222,6 @@ async def test_an_agent_with_code_of_its_own_begins_anew_unless_it_was_done() ->
 
 class Helped(LlmAgent):
     """Runs its flow, and then its sub-agent."""
-
-    def turn(self, ctx: InvocationContext) -> Turn:
-        return BodyTurn(ctx)
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         async for event in self.flow.run(ctx):
