@@ -12,7 +12,7 @@ def in_forked_child(function: Callable[[], None]) -> Callable[[], None]:
     """Have a `function` of a module called in each process that is forked from this one. A decorator.
 
     It is held weakly: the interpreter keeps what it is to call to its very end, and with a function all that its module
-    has imported. The collector would look once more through Google's thousand classes, at a tenth of a first agent.
+    has imported. The collector would look once more through Google's thousand classes.
     """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(_call, ref(function)))
