@@ -24,15 +24,16 @@ from flowloom.models.request import LlmRequest
 from flowloom.models.server_parts import made_files
 from flowloom.objects.notebook import named
 from flowloom.objects.on_use import ModuleOnUse
-from flowloom.processors.made_files import save_made
 from flowloom.processors.planning import rewrites_responses
 from flowloom.tools.base_tool import BaseTool
 
 if TYPE_CHECKING:
     from flowloom.processors import code_executors as kinds
+    from flowloom.processors import made_files as provider_files
     from flowloom.processors.code_executors import BaseCodeExecutor, CodeExecutionInput, CodeExecutionResult, File
 else:
     kinds = ModuleOnUse("flowloom.processors.code_executors")  # few agents have an executor
+    provider_files = ModuleOnUse("flowloom.processors.made_files")  # few answers have files
 
 _log = logging.getLogger("flowloom.code_execution")
 
@@ -83,7 +84,7 @@ def code_execution_response(
     for part in content.parts:
         if part.inline_data is not None:  # as in few answers
             if made := made_files(content.parts):
-                return save_made(ctx, response, made)
+                return provider_files.save_made(ctx, response, made)
             break
     executor = _executor_of(agent)
     if executor is None or response.error_code or response.interrupted:
