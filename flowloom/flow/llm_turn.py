@@ -242,7 +242,7 @@ class LlmTurn(Turn):
     def _resumed_events(self, result: StepResult) -> Events | None:
         """Take note of the calls of sub-agents that an earlier run has left open; what comes of those that are resumed
         at once. What waits beside them is asked in the step after."""
-        singles, result.tasks = unresolved_tasks(self.ctx) if self.agent.sub_agents else ((), ())
+        singles, result.tasks = unresolved_tasks(self.ctx) if self.ctx.resumed and self.agent.sub_agents else ((), ())
         result.waiting = result.waiting and not (singles or result.tasks)
         return self._resume_single_turns(result, singles) if singles else None
 

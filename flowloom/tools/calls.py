@@ -165,11 +165,11 @@ def _refuse_tasks(
     calls: Sequence[types.FunctionCall], answers: list[_Answer], tools: Mapping[str, RunnableTool]
 ) -> None:
     """Answer the calls of `task` agents, if control goes to another agent now: they are not begun."""
-    targets = [each.actions.transfer_to_agent for each in answers if each.actions.transfer_to_agent]
-    if not targets or any(each.error for each in answers):
-        return
     later = [at for at, each in enumerate(answers) if each.part is None and each.begun is None]
-    if all(is_task(tools[calls[at].name or ""]) for at in later):
+    if not later or any(each.error for each in answers):
+        return
+    targets = [each.actions.transfer_to_agent for each in answers if each.actions.transfer_to_agent]
+    if targets and all(is_task(tools[calls[at].name or ""]) for at in later):
         for at in later:
             failure = ToolError(NOT_BEGUN.format(targets[-1]))
             part = response_part(calls[at].id, calls[at].name, {"error": str(failure)})
