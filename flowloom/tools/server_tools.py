@@ -192,7 +192,7 @@ class GoogleSearchTool(GoogleTool):
         agent = tool_context.invocation_context.llm_agent
         if self.bypass_multi_tools_limit and agent is not None and self.refusal(tool_context, llm_request) is not None:
             model = self.model or tool_context.invocation_context.model
-            llm_request.append_tools([agent.derive("google_search_agent", lambda: _search_agent(agent, model), model)])
+            llm_request.append_tools([agent.derive("google_search_agent", _search_agent, agent, model)])
             return
         if self.model is not None:
             llm_request.model = self.model
