@@ -225,7 +225,7 @@ class LlmAgent(BaseAgent[OutputT]):
         """`tools` with functions made tools, and the tools that delegation adds. Made again when they change."""
         return self.derive("tools", self._make_tools, *map(id, self.tools), *map(id, self.sub_agents))
 
-    def _make_tools(self, *_: int) -> OwnTools:
+    def _make_tools(self, *_: int) -> OwnTools:  # the ids say when, a tool may have an `__eq__` of its own
         made = OwnTools(self._as_tool(tool) for tool in self.tools)
         made.extend(DelegateTool(child) for child in delegates_of(self).values())
         if self.mode == "task":
