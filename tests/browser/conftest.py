@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -38,7 +39,15 @@ def server() -> Iterator[Running]:
 
 
 @pytest.fixture
-def opened(browser: Browser, server: Running) -> Iterator[Callable[..., Driven]]:
+def served() -> Iterator[Callable[[Any], Running]]:
+    """Serves applications of one test. `opened` asks for it, so pages are closed before: one whose server has gone
+    writes an error into its console."""
+    with ExitStack() as servers:
+        yield lambda app: servers.enter_context(serving(app))
+
+
+@pytest.fixture
+def opened(browser: Browser, server: Running, served: object) -> Iterator[Callable[..., Driven]]:
     """Opens pages; afterwards none may have asked another host, written an error into the console, or asked for an
     address that was made of what it did not know."""
     contexts: list[Any] = []

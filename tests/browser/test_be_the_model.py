@@ -383,6 +383,19 @@ def test_a_response_schema_is_a_form(model: Driven, asking: Callable[..., Asking
 
 
 @pytest.mark.soak
+def test_keys_act_as_soon_as_a_request_is_seen(model: Driven, asking: Callable[..., Asking]) -> None:
+    """Also one that is pressed in the moment in which the form for the answer appears."""
+    model.page.evaluate("""() => new MutationObserver((_, observer) => {
+      const send = document.querySelector('[data-testid="answer-send"]');
+      if (!send) return;
+      observer.disconnect();
+      send.dispatchEvent(new KeyboardEvent("keydown", { code: "KeyE", altKey: true, bubbles: true }));
+    }).observe(document.body, { childList: true, subtree: true })""")
+    asking()
+    expect(model.find("answer-failure")).to_be_visible()
+
+
+@pytest.mark.soak
 def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[..., Asking]) -> None:
     """It leaves the inbox; the list says what became of it."""
     run = asking()
@@ -393,18 +406,16 @@ def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[.
 
 
 @pytest.mark.soak
-def test_a_request_that_timed_out_says_so(opened: Open) -> None:
+def test_a_request_that_timed_out_says_so(opened: Open, served: Callable[[Any], Running]) -> None:
     """It tells how long is left, and leaves the inbox then; the run meets the error."""
-    with serving(app_of(LlmAgent(name="desk", model=HumanModel(timeout=3)))) as running:
-        page = opened("/ui/desk/ann?tab=model", of=running)
-        page.find("composer").fill("Hello")
-        page.find("composer").press("Enter")
-        expect(page.find("model-inbox")).to_contain_text(" left")
-        expect(page.find("model-sent")).to_contain_text("timed out")
-        expect(page.find("model-request")).to_have_count(0)
-        expect(page.find("error").first).to_contain_text("did not answer in time")
-        page.rest()
-        page.page.close()  # it listens until then
+    page = opened("/ui/desk/ann?tab=model", of=served(app_of(LlmAgent(name="desk", model=HumanModel(timeout=3)))))
+    page.find("composer").fill("Hello")
+    page.find("composer").press("Enter")
+    expect(page.find("model-inbox")).to_contain_text(" left")
+    expect(page.find("model-sent")).to_contain_text("timed out")
+    expect(page.find("model-request")).to_have_count(0)
+    expect(page.find("error").first).to_contain_text("did not answer in time")
+    page.rest()
 
 
 @pytest.mark.soak

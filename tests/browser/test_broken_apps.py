@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser.driving import Driven
 from playwright.sync_api import expect
-from server.serving import Running, serving
+from server.serving import Running
 
 from flowloom.server import get_fast_api_app
 
@@ -33,11 +34,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def apps(folder: Path) -> Iterator[Running]:
+def apps(served: Callable[[Any], Running], folder: Path) -> Running:
     """A development server of the folder."""
     memory = {"session_service_uri": "memory://", "artifact_service_uri": "memory://"}
-    with serving(get_fast_api_app(agents_dir=str(folder), web=True, **memory)) as running:
-        yield running
+    return served(get_fast_api_app(agents_dir=str(folder), web=True, **memory))
 
 
 def test_a_broken_app_is_marked_and_shows_its_traceback(opened: Open, apps: Running, folder: Path) -> None:

@@ -64,30 +64,28 @@ def test_the_whole_of_a_long_text_does_not_stall(hostile: Driven) -> None:
     assert max(stalls, default=0) < MOST, stalls
 
 
-def test_a_card_and_a_form_hold_a_text_without_end(opened: Open) -> None:
+def test_a_card_and_a_form_hold_a_text_without_end(opened: Open, served: Callable[[Any], Running]) -> None:
     """An argument that is too long to be changed is shown, and approved as it is; a person is asked with all of it."""
-    with serving(app_of(asking_agent())) as running:
-        page = opened(of=running)
-        page.page.add_init_script(f"({STALLS})()")
-        page.goto("/ui/desk/ann?tab=model")
-        page.find("composer").fill(MARKUP)
-        page.find("composer").press("Enter")
-        request = page.find("model-request")
-        expect(request).to_contain_text("<img src=x")
-        for each in request.locator("summary:visible").all():
-            each.click()
-        page.page.locator('[data-tool="keep_it"]').click()
-        expect(page.find("tool-form")).to_be_visible()
-        page.find("tool-form").get_by_role("button", name="JSON", exact=True).click()
-        page.find("tool-form").get_by_label("As JSON").fill(json.dumps({"text": LINE}))
-        page.find("answer-send").click()
-        expect(page.find("approval")).to_contain_text("too long to be changed here")
-        page.find("approve").click()
-        expect(page.find("approval-answered")).to_contain_text("Approved.")
-        assert page.page.evaluate("window.hacked") is None
-        stalls: list[Any] = page.page.evaluate("stalls")
-        assert max(stalls, default=0) < MOST, stalls
-        page.page.close()  # it listens until then
+    page = opened(of=served(app_of(asking_agent())))
+    page.page.add_init_script(f"({STALLS})()")
+    page.goto("/ui/desk/ann?tab=model")
+    page.find("composer").fill(MARKUP)
+    page.find("composer").press("Enter")
+    request = page.find("model-request")
+    expect(request).to_contain_text("<img src=x")
+    for each in request.locator("summary:visible").all():
+        each.click()
+    page.page.locator('[data-tool="keep_it"]').click()
+    expect(page.find("tool-form")).to_be_visible()
+    page.find("tool-form").get_by_role("button", name="JSON", exact=True).click()
+    page.find("tool-form").get_by_label("As JSON").fill(json.dumps({"text": LINE}))
+    page.find("answer-send").click()
+    expect(page.find("approval")).to_contain_text("too long to be changed here")
+    page.find("approve").click()
+    expect(page.find("approval-answered")).to_contain_text("Approved.")
+    assert page.page.evaluate("window.hacked") is None
+    stalls: list[Any] = page.page.evaluate("stalls")
+    assert max(stalls, default=0) < MOST, stalls
 
 
 def unfold(page: Driven) -> None:

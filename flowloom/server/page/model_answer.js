@@ -1,6 +1,6 @@
 // The answer to a request: thoughts, a text (or a form of the response schema), calls in order; or an error.
 
-import { classes, html, useEffect, useRef, useState } from "./html.js";
+import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { writeJson } from "./json.js";
 import { counted } from "./numbers.js";
 import { Icon, Json, Problem } from "./parts.js";
@@ -116,7 +116,8 @@ function useKeys({ request, open, answer, onError, onEscape }) {
     const tool = request.tools[Number(event.key) - 1];
     return tool ? () => open(tool) : null;
   };
-  useEffect(() => {
+  // in the same task as the panel: keys that follow what one sees are not lost
+  useLayoutEffect(() => {
     const listener = (event) => {
       const elsewhere = event.target.closest?.('[data-testid="composer"], dialog');
       const act = elsewhere ? null : acts.current(event);
