@@ -322,6 +322,17 @@ class Drafting(BaseLlm):
         yield types.Content(role="model", parts=[types.Part(text="hi")])
 
 
+class Drifting(BaseLlm):
+    async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="h")]), partial=True)
+        yield "hi"
+
+
+async def passed_on(call_next: Any, callback_context: Any, llm_request: Any) -> Any:
+    async for response in call_next(llm_request):
+        yield response
+
+
 class Renaming(BasePlugin):
     async def on_event_callback(self, *, invocation_context: Any, event: Any) -> Any:
         return "done"
@@ -335,6 +346,10 @@ class Renaming(BasePlugin):
         (LlmAgent(name="root", model=Answering(model="m")), [], "of model `m` gives a coroutine.*`yield`"),
         (LlmAgent(name="root", model=Texting(model="m")), [], "Model `m` yields a str. .*`LlmResponse`s"),
         (LlmAgent(name="root", model=Drafting(model="m")), [], "Model `m` yields a Content. .*`LlmResponse`s"),
+        (LlmAgent(name="root", model=Drifting(model="m")), [], "Model `m` yields a str."),
+        (LlmAgent(name="root", model=Texting(model="m"), around_model=passed_on), [], "Model `m` yields a str."),
+        (LlmAgent(name="root", model=RetryModel(Drifting(model="m"))), [], "yields a str."),
+        (LlmAgent(name="root", model=FallbackModel([Drifting(model="m"), "offline"])), [], "yields a str."),
         (LlmAgent(name="root", model=RetryModel(Texting(model="m"))), [], "Model `m` yields a str."),
         (LlmAgent(name="root", model=FallbackModel([Texting(model="m"), "offline"])), [], "Model `m` yields a str."),
         (agent("root", "hi"), [Renaming("r")], "`on_event` of a plugin answered str"),

@@ -18,18 +18,19 @@ class GivenIds:
 
     def __init__(self, ctx: InvocationContext) -> None:
         self._ctx = ctx
-        self.minted: list[tuple[str, str]] = []
-        """For calls without an id: what they say, and the ids that they have."""
+        self.minted: dict[str, str] = {}
+        """What calls without an id say by the id that they have in partial responses, until a complete one has them."""
         self._shown: dict[str, list[str]] = {}  # for the others: the ids that the calls of a model's id have here
         self._growing: set[str] = set()  # the models' ids of calls whose arguments are still streaming
 
-    def id_for(self, call: types.FunctionCall, args: Any, known: list[tuple[str, str]] | None) -> str:
-        """The id of a call; `known` are those of the partial responses, None if it is in one itself."""
+    def id_for(self, call: types.FunctionCall, args: Any, unused: dict[str, str], *, partial: bool | None) -> str:
+        """The id of a call in a response; one without an id may be an equal one of the calls `unused`, and takes it
+        out."""
         given = call.id
         if not given:
-            return self._minted(call.name, args, known)
+            return self._minted(call.name, args, unused, partial)
         shown = self._shown.get(given)
-        if known is not None:
+        if not partial:
             if shown:
                 return shown.pop(0)
             return given if self._ctx.run.claim_call_id(given) else self.new()
@@ -41,20 +42,26 @@ class GivenIds:
         self._shown.setdefault(given, []).append(call_id)
         return call_id
 
-    def _minted(self, name: str | None, args: Any, known: list[tuple[str, str]] | None) -> str:
+    def _minted(self, name: str | None, args: Any, unused: dict[str, str], partial: bool | None) -> str:
         """The id of a call to which the model gave none."""
-        if not self._ctx.run.streaming:
+        if not (partial or unused or self.minted):
             return self.new()
-        mark = json.dumps([name, args], sort_keys=True)
-        if known is not None:
-            for index, (seen, call_id) in enumerate(known):
+        mark = mark_of(name, args)
+        for given in (unused,) if partial else (unused, self.minted):
+            for call_id, seen in given.items():
                 if seen == mark:
-                    del known[index]
+                    del given[call_id]
                     return call_id
         call_id = self.new()
-        self.minted.append((mark, call_id))
+        if partial:
+            self.minted[call_id] = mark
         return call_id
 
     def new(self) -> str:
         """A fresh id."""
         return CLIENT_CALL_PREFIX + self._ctx.effects.new_id(self._ctx)
+
+
+def mark_of(name: str | None, args: Any) -> str:
+    """What a call says: equal for equal calls."""
+    return json.dumps([name, args], sort_keys=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from flowloom.events.event import Event
 from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
-from flowloom.flow.given_ids import GivenIds
+from flowloom.flow.given_ids import GivenIds, mark_of
 from flowloom.flow.paid import Paid, with_paid
 from flowloom.models.base_llm import BaseLlm, as_response, is_silent, mark_if_empty
 from flowloom.models.request import Dropped, LlmRequest, Origin
@@ -89,8 +89,7 @@ class ModelCall:
             return None
         try:
             response = await responses.__anext__()
-            if not self._given:
-                as_response(response, model_of(self._ctx).model)
+            as_response(response, model_of(self._ctx).model)
             if (response.usage_metadata is not None or self._paid is not None) and not self._around:
                 self._note_paid(response)
         except StopAsyncIteration:
@@ -102,7 +101,7 @@ class ModelCall:
             note_origin(error, self._ctx, f"model `{model_of(self._ctx).model}`", self._around)
             await self._end(responses)
             response = await self._recover(error)
-        response = self._heard(self._with_ids(response), last=self._responses is None)
+        response = self._heard(self._with_ids(response, {}), last=self._responses is None)
         return await self._answered_after(response) if self._after else response
 
     async def _begin(self, reached: LimitExceededError | None) -> LlmResponse | None:
@@ -115,7 +114,7 @@ class ModelCall:
         if self._before:
             ready = await self._ask("before_model", self._before, llm_request=self._request)
             if ready is not None:
-                return mark_if_empty(self._with_ids(ready))
+                return mark_if_empty(self._with_ids(ready, {}))
         if reached is None:
             ctx.run.totals.count_model_call(ctx)
         self._responses = self._start(model)
@@ -159,12 +158,14 @@ class ModelCall:
     async def _noted(self, responses: AsyncIterator[LlmResponse]) -> AsyncGenerator[LlmResponse, None]:
         """The responses as wrappers are given them, which may drop them: what they cost is noted before."""
         answer_id, streamed = self._ctx.answer_id, self._ctx.run.streamed
-        if self._asked and answer_id is not None and streamed is not None:
-            streamed.restart(answer_id)  # a wrapper asks again
+        if self._asked:  # a wrapper asks again
+            self._ids = None
+            if answer_id is not None and streamed is not None:
+                streamed.restart(answer_id)
         self._asked = True
         try:
             async for response in responses:
-                self._note_paid(response)
+                self._note_paid(as_response(response, model_of(self._ctx).model))
                 yield response
         finally:
             if self._paid is not None:
@@ -191,7 +192,7 @@ class ModelCall:
         if answer is not None:
             if response.partial and answer.partial is None:
                 answer = replace(answer, partial=True)
-            own = [call.id for call in response.get_function_calls()]
+            own = {call.id or "": mark_of(call.name, call.args) for call in response.get_function_calls()}
             response = self._with_ids(with_paid(answer, response), own)
         if silent and is_silent(response):
             return response
@@ -238,12 +239,12 @@ class ModelCall:
                 )
         return None
 
-    def _with_ids(self, response: LlmResponse, own: Collection[str | None] = ()) -> LlmResponse:
+    def _with_ids(self, response: LlmResponse, own: Mapping[str, str]) -> LlmResponse:
         """The response with an id on every function call that no other call of the session has.
 
         A model's id stays, unless an earlier call has it. The same call has the same id in partials and at the end,
-        and in what a callback makes of a response whose calls had the ids `own`. Arguments are made JSON here, before
-        anybody else sees them (`json_arguments`).
+        and in what a callback makes of a response with its `own` calls (what they say by their ids). Arguments are
+        made JSON here, before anybody else sees them (`json_arguments`).
         """
         content = given = response.content
         self.has_files = has_calls = False
@@ -257,15 +258,10 @@ class ModelCall:
         copied = content is not given or ((self._copies or self.has_files) and not response.partial)
         return replace(response, content=content) if copied else response
 
-    def _with_named_calls(
-        self, response: LlmResponse, content: types.Content, own: Collection[str | None]
-    ) -> types.Content:
+    def _with_named_calls(self, response: LlmResponse, content: types.Content, own: Mapping[str, str]) -> types.Content:
         """The content of a response with calls, each under its id; the content itself if it is that already."""
-        ids = self._ids
-        if ids is None:
-            ids = self._ids = GivenIds(self._ctx)
-        unused = set(own)
-        known = None if response.partial else ids.minted.copy()
+        ids = self._ids = self._ids or GivenIds(self._ctx)
+        unused = {**own}
         parts: list[types.Part] = []
         changed = False
         for part in content.parts:  # pyright: ignore[reportOptionalIterable] - it has some, as its caller knows
@@ -273,9 +269,9 @@ class ModelCall:
             if call is not None:
                 args = json_arguments(call.args)
                 if call.id not in own:
-                    call_id = ids.id_for(call, args, known)
+                    call_id = ids.id_for(call, args, unused, partial=response.partial)
                 elif call.id in unused:
-                    unused.discard(call.id)
+                    del unused[call.id]
                     call_id = call.id
                 else:
                     call_id = ids.new()

@@ -141,8 +141,8 @@ class FallbackModel(BaseLlm):
                 calling = model.generate_content_async(_request_for(model, llm_request), stream)
                 async with aclosing(calling) as responses:
                     async for response in responses:
+                        as_response(response, model.model)
                         if not given and place != last:
-                            as_response(response, model.model)
                             self._reasons.check(llm_request, response, model.model)
                         given = True
                         yield response if response.partial else _signed(response, model.model, failures)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from google.genai import types
 from kit import STREAMED, Chat, event, said
 
-from flowloom import LlmAgent, LlmRequest, LlmResponse
+from flowloom import LlmAgent, LlmRequest, LlmResponse, LongRunningFunctionTool, pending_calls
+from flowloom.events.wire import replace
 from flowloom.testing import FunctionModel
 
 
@@ -57,6 +59,78 @@ async def test_a_call_without_an_id_has_the_same_one_in_pieces_and_at_the_end() 
     assert [whole[0], whole[2]] == partial
     assert len({*whole}) == 3
     assert all(each.startswith("adk-") for each in whole)
+
+
+def begin(n: int) -> None:
+    """Begin."""
+
+
+def streamed(*responses: LlmResponse, tool: Any = look, **fields: Any) -> Chat:
+    """A streamed conversation with a model that gives these responses, and then says that it is done."""
+    asked: list[LlmRequest] = []
+
+    async def answer(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        asked.append(request)
+        for each in responses if len(asked) == 1 else [LlmResponse(content=said("done"))]:
+            yield each
+
+    return Chat(LlmAgent(name="root", model=FunctionModel(answer), tools=[tool], **fields), config=STREAMED)
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_equal_calls_of_two_complete_responses_have_an_id_each(pieces: int) -> None:
+    """Each the one of its own pieces; both wait, if their tool gives its result later."""
+    response = LlmResponse(content=said(calls(args={"n": 1})))
+    answer = [replace(response, partial=True)] * pieces + [response]
+    chat = streamed(*answer, *answer, tool=LongRunningFunctionTool(begin, name="look"))
+    events = await chat.say("go")
+    made = [each.get_function_calls()[0].id for each in events if each.get_function_calls()]
+    assert len({*made}) == 2
+    assert made == sorted(made, key=made.index)
+    assert [each.id for each in pending_calls(await chat.stored())] == [*dict.fromkeys(made)]
+
+
+@pytest.mark.parametrize("more", [{}, {"m": 2}])
+async def test_what_a_callback_makes_anew_of_a_call_without_an_id_is_that_call(more: dict[str, int]) -> None:
+    """In its piece and at its end; also if the callback leaves the id out, and gives other arguments."""
+
+    def anew(llm_response: LlmResponse, **_: Any) -> LlmResponse | None:
+        made = [calls(args={**(each.args or {}), **more}) for each in llm_response.get_function_calls()]
+        return LlmResponse(content=said(*made)) if made else None
+
+    response = LlmResponse(content=said(calls(args={"n": 1}), calls(args={"n": 1})))
+    chat = streamed(replace(response, partial=True), response, after_model_callback=anew)
+    shown, given = [
+        [call.id for call in each.get_function_calls()] for each in await chat.say("go") if each.get_function_calls()
+    ]
+    assert shown == given
+    assert len({*shown}) == 2
+
+
+async def test_a_wrapper_that_asks_again_is_given_ids_anew() -> None:
+    """A call at the end has the id of its piece in the answer that it ends, and not of one that broke off."""
+    asked: list[LlmRequest] = []
+
+    async def breaks(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        asked.append(request)
+        if len(asked) < 3:
+            yield LlmResponse(content=said(calls(args={})), partial=True)
+        if len(asked) == 1:
+            raise ValueError("broken")
+        yield LlmResponse(content=said(calls(args={}) if len(asked) == 2 else "done"))
+
+    async def again(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[LlmResponse]:
+        try:
+            async for response in call_next(llm_request):
+                yield response
+        except ValueError:
+            async for response in call_next(llm_request):
+                yield response
+
+    root = LlmAgent(name="root", model=FunctionModel(breaks), tools=[look], around_model=again)
+    events = await Chat(root, config=STREAMED).say("go")
+    broken, piece, whole = [each.get_function_calls()[0].id for each in events if each.get_function_calls()]
+    assert broken != piece == whole
 
 
 async def test_an_id_that_a_model_gives_twice_is_two_ids_in_the_same_order() -> None:
