@@ -154,8 +154,8 @@ def _reachable(
     if problem is None:
         return answer
     answer.actions.transfer_to_agent = None
-    if answer.part is None:  # the call has begun something: its answer is still to come
-        _log.warning("A call of agent `%s` that is answered later hands over to no agent: %s", ctx.agent.name, problem)
+    if answer.part is None:  # its answer is still to come
+        _log.warning("A call of agent `%s` that has no answer yet hands over to no agent: %s", ctx.agent.name, problem)
         return answer
     given = answer.part.function_response if answer.failure is None else None
     return answer if given is None else _Answer(response_part(given.id, given.name, {"error": problem}), answer.actions)

@@ -204,6 +204,20 @@ async def test_decision_05_holds_for_a_call_that_is_answered_later(caplog: pytes
     assert "`nobody`" in caplog.text
 
 
+async def test_decision_05_holds_for_the_call_of_a_task(caplog: pytest.LogCaptureFixture) -> None:
+    """A callback at it hands over to no agent: the task runs, and the log says no more than that."""
+
+    def away(tool_context: ToolContext, **_: Any) -> None:
+        tool_context.actions.transfer_to_agent = None if tool_context.agent_name == "clerk" else "nobody"
+
+    clerk = agent("clerk", call("finish_task", result="paid"), mode="task")
+    root = agent("root", call("clerk", request="Pay."), "Paid.", sub_agents=[clerk], before_tool_callback=away)
+    events = await Chat(root).say("go")
+    assert story(events)[-1] == "root: Paid."
+    [warning] = caplog.messages
+    assert warning.startswith("A call of agent `root` that has no answer yet hands over to no agent: ")
+
+
 async def test_decision_07_results_of_other_calls_come_before_the_transfer() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
