@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from google.genai import types
-from pydantic import TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter
 
+from flowloom.errors import ModelRequestError
 from flowloom.models.contents import SharedContents
 from flowloom.models.request import LlmRequest
 from flowloom.schemas.keywords import keywords_of
@@ -207,8 +208,20 @@ def _functions(request: LlmRequest) -> Iterable[Function]:
 
 
 def _response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
-    given: Any = config.response_schema if config.response_schema is not None else config.response_json_schema
-    return None if given is None else _as_json_schema(given)
+    """What the answer has to be like, if the request says so. Raises `ModelRequestError` for what is no schema."""
+    for setting in ("response_schema", "response_json_schema"):
+        given: Any = getattr(config, setting)
+        if given is None:
+            continue
+        try:
+            return _as_json_schema(given)
+        except PydanticUserError as error:
+            raise ModelRequestError(
+                f"The request to the offline model cannot be read: `config.{setting}` is {given!r:.100}, of which no "
+                f"JSON schema can be made. Give a JSON schema (an object), a `types.Schema` or a type.",
+                model="offline",
+            ) from error
+    return None
 
 
 def _as_json_schema(given: Any) -> dict[str, Any]:

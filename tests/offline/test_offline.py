@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any, Literal
 
 import pytest
@@ -26,6 +27,7 @@ from flowloom import (
     SequentialAgent,
     exit_loop,
 )
+from flowloom.errors import ModelRequestError
 from flowloom.offline.model import OfflineModel
 
 
@@ -227,6 +229,15 @@ async def test_a_schema_of_any_form_is_filled(schema: Any) -> None:
             [response] = [each async for each in OfflineModel().generate_content_async(request)]
             assert response.error_code is None
             assert response.content is not None
+
+
+@pytest.mark.parametrize("field", ["response_schema", "response_json_schema"])
+@pytest.mark.parametrize("schema", [[], [1], "x", 3], ids=repr)
+async def test_what_is_no_schema_of_an_answer_is_a_typed_error(field: str, schema: Any) -> None:
+    """It names the setting, and what stands there."""
+    config = types.GenerateContentConfig.model_construct(**{field: schema})
+    with pytest.raises(ModelRequestError, match=f"`config.{field}` is {re.escape(repr(schema))}"):
+        await anext(OfflineModel().generate_content_async(LlmRequest(config=config)))
 
 
 @pytest.mark.parametrize("message", ["add " + "9" * 400, '{"a":' * 100_000], ids=["huge number", "nested message"])
