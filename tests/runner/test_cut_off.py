@@ -130,10 +130,17 @@ async def test_a_consumer_that_leaves_leaves_the_text_behind(way: str) -> None:
                     if way == "abort":
                         stop.set()
 
-    task = asyncio.create_task(asyncio.wait_for(listen(), 0.05 if way == "timeout" else None))
+    async def listen_in_time() -> None:
+        async with limit:
+            await listen()
+
+    limit = asyncio.timeout(None)
+    task = asyncio.create_task(listen_in_time())
     await talker.told.wait() if way in ("cancel", "timeout") else None
     if way == "cancel":
         task.cancel()
+    if way == "timeout":
+        limit.reschedule(asyncio.get_running_loop().time())
     await asyncio.gather(task, return_exceptions=True)
     end = (await chat.stored())[-1]
     assert (end.author, end.text, end.interrupted) == ("root", "Once upon a time", True)

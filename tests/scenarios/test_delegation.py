@@ -728,7 +728,7 @@ async def test_single_turns_of_one_answer_run_at_once_with_one_merged_event() ->
 
     async def meet() -> str:
         """Meet."""
-        await asyncio.wait_for(both.wait(), 5)
+        await asyncio.wait_for(both.wait(), 60)
         return "met"
 
     experts = [single(name, call("meet"), f"{name} knows", tools=[meet]) for name in ("one", "two")]

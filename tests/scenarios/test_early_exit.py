@@ -301,16 +301,17 @@ async def test_a_slow_consumer_that_leaves_closes_the_model_before_it_has_contro
 
 
 async def test_a_blocking_tool_that_was_given_up_is_waited_for() -> None:
-    ended: list[bool] = []
+    ended, begun = list[bool](), threading.Event()
 
     def slow() -> None:
         """Block for a while."""
+        begun.set()
         time.sleep(0.1)
         ended.append(True)
 
     chat = Chat(agent("root", call("slow"), "later", tools=[slow]))
     run = asyncio.ensure_future(chat.say("go"))
-    await asyncio.sleep(0.03)
+    assert await asyncio.to_thread(begun.wait, 60)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run

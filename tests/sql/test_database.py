@@ -141,11 +141,11 @@ async def test_a_read_sees_one_moment(database: Database) -> None:
     def count_twice(connection: Connection) -> list[int]:
         first = connection.execute("SELECT count(*) FROM t").fetchone()[0]
         begun.set()
-        assert written.wait(10)
+        assert written.wait(60)
         return [first, connection.execute("SELECT count(*) FROM t").fetchone()[0]]
 
     reading = asyncio.ensure_future(database.read(count_twice))
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     await database.write(lambda connection: connection.execute("INSERT INTO t VALUES (1)"))
     written.set()
     assert await reading == [0, 0]
@@ -230,7 +230,7 @@ def test_a_database_that_is_dropped_ends_by_itself(open_database: Open) -> None:
         asyncio.run(use())
         gc.collect()
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)
+        thread.join(60)
     assert set(threading.enumerate()) <= before
     database = open_database()
     assert asyncio.run(_numbers(database)) == [5]

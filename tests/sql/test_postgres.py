@@ -82,7 +82,7 @@ async def test_lost_connections_are_made_anew(database: PostgresDatabase) -> Non
 async def test_transactions_in_each_others_way_are_done_again(database: PostgresDatabase) -> None:
     """Two that lock the same rows in opposite order both happen."""
     await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 0), ('b', 0)"))
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
     met = threading.Event()
 
     def add(first: str, second: str, connection: Connection) -> None:
@@ -100,24 +100,27 @@ async def test_transactions_in_each_others_way_are_done_again(database: Postgres
 
 
 async def test_lanes_do_not_wait_for_each_other(database: PostgresDatabase) -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
     await asyncio.gather(*(database.write(lambda connection: together.wait(), lane=lane) for lane in range(3)))
 
 
-async def test_a_work_that_has_not_begun_can_be_taken_back(database: PostgresDatabase) -> None:
+async def test_a_work_that_has_not_begun_can_be_taken_back(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether its lane is idle or at work; not once it has begun."""
+    monkeypatch.setattr(postgres, "BUFFERED_SECONDS", 60.0)
     began, go_on = threading.Event(), threading.Event()
 
     def hold(connection: Connection) -> None:
         began.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     def insert(connection: Connection) -> None:
         connection.execute("INSERT INTO t VALUES ('a', 0)")
 
     assert database.withdraw(database.write_buffered(insert, lane=1))
     holding = asyncio.ensure_future(database.write(hold, lane=1))
-    await asyncio.to_thread(began.wait, 10)
+    await asyncio.to_thread(began.wait, 60)
     behind = database.write_buffered(insert, lane=1)
     assert database.withdraw(behind)
     assert not database.withdraw(behind)
@@ -156,7 +159,7 @@ async def test_a_transaction_of_a_process_that_was_stopped_holds_no_locks_for_lo
     database: PostgresDatabase, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends it, so that others go on; it is done again when the process is woken."""
-    monkeypatch.setattr(postgres, "STOPPED_AFTER", 0.2)
+    monkeypatch.setattr(postgres, "STOPPED_AFTER", 1.0)
     stopped, woken, tries = threading.Event(), threading.Event(), list[int]()
     await database.write(lambda connection: connection.execute("INSERT INTO t VALUES ('a', 0)"))
     zombie = PostgresDatabase(postgres_dsn, max_connections=1)
@@ -165,11 +168,11 @@ async def test_a_transaction_of_a_process_that_was_stopped_holds_no_locks_for_lo
         connection.execute("UPDATE t SET n = n + 1")
         tries.append(1)
         stopped.set()
-        woken.wait(20)
+        woken.wait(60)
 
     writing = asyncio.create_task(zombie.write(write))
-    await asyncio.to_thread(stopped.wait, 20)
-    await asyncio.wait_for(database.write(lambda connection: connection.execute("UPDATE t SET n = n + 10")), 15)
+    await asyncio.to_thread(stopped.wait, 60)
+    await asyncio.wait_for(database.write(lambda connection: connection.execute("UPDATE t SET n = n + 10")), 60)
     woken.set()
     await writing
     rows = await database.read(lambda connection: connection.execute("SELECT n FROM t").fetchall())

@@ -75,8 +75,9 @@ async def test_durable_writes_are_synced_and_others_are_not(tmp_path: Path) -> N
     await database.close()
 
 
-async def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
+async def test_writes_that_wait_share_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that nobody waits for is committed with the one that comes next."""
+    monkeypatch.setattr(module, "BUFFERED_SECONDS", 60.0)
     database = SqliteDatabase(tmp_path / "a.db")
     await database.write(create)
     seen: list[int] = []
@@ -127,7 +128,7 @@ async def test_a_writer_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pyte
 async def test_reads_run_side_by_side(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "a.db")
     await database.write(create)
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=60)
 
     def meet(connection: Connection) -> int:
         together.wait()
