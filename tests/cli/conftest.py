@@ -33,7 +33,7 @@ def request_delivery(number: int) -> dict:
 
 def nap(minutes: int) -> str:
     '''Sleep a while.'''
-    time.sleep(8)
+    time.sleep(60)
     return "Awake."
 
 

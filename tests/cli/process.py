@@ -48,6 +48,8 @@ _KEYS = (
     "ANTHROPIC_API_KEY",
     "NO_COLOR",
 )
+PATIENCE = 60.0
+"""Seconds after which what should come does not come, on a machine that does other things, too."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
 
 
@@ -93,7 +95,7 @@ def flowloom(
     """Run the command to its end, with these lines as its input."""
     with started(*args, cwd=cwd, text=True, fresh=fresh, **env) as process:
         try:
-            out, err = process.communicate(lines, timeout=60)
+            out, err = process.communicate(lines, timeout=PATIENCE)
         except BaseException:
             process.kill()
             raise
@@ -167,7 +169,7 @@ class Terminal:
         """What was written so far, without escape sequences."""
         return _ESCAPES.sub("", self.raw)
 
-    def wait_for(self, wanted: str, seconds: float = 20.0) -> str:
+    def wait_for(self, wanted: str, seconds: float = PATIENCE) -> str:
         """What was written up to and with `wanted`, since the last wait."""
         begun = self._seen
         ends = time.monotonic() + seconds
@@ -210,7 +212,7 @@ class Terminal:
         """Ctrl-C."""
         self.type("\x03")
 
-    def end(self, seconds: float = 20.0) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         """Wait for the process to end; its exit code."""
         ends = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < ends:

@@ -16,8 +16,6 @@ from flowloom import FunctionTool
 from flowloom.testing import call
 from flowloom.testing.suites.courier_place import until_async
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.soak)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:

@@ -229,7 +229,7 @@ def test_a_request_that_timed_out_takes_no_line(tmp_path: Path) -> None:
         seen = b""
         while not seen.endswith(b"model of next> "):
             seen += os.read(process.stdout.fileno(), 65536)
-        out, err = process.communicate(b"Hi.\n", timeout=30)
+        out, err = process.communicate(b"Hi.\n", timeout=60)
     assert process.returncode == 0
     assert b"No answer is needed any longer: timed out." in err
     assert out.splitlines() == [b"Hi.", b"next: Hi."]
@@ -245,7 +245,7 @@ def test_an_interrupt_while_the_model_is_asked_stops_the_turn(shepherd: Path, tm
         while "You answer as the model" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate("and now?\nHi.\n", timeout=30)
+        out, err = process.communicate("and now?\nHi.\n", timeout=60)
     assert process.returncode == 0
     assert "Stopped." in err
     assert "shepherd: Hi." in out

@@ -131,7 +131,7 @@ def test_an_interrupt_stops_the_turn_and_the_next_line_works(shepherd: Path) -> 
         while "calls watch_wolves" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate("count 2 sheep\n", timeout=30)
+        out, err = process.communicate("count 2 sheep\n", timeout=60)
     assert process.returncode == 0
     assert "Stopped." in err
     assert "Counted 2 sheep." in out
@@ -146,7 +146,7 @@ def test_an_interrupt_of_the_only_message_is_told_by_the_exit_code(shepherd: Pat
         while "calls watch_wolves" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "Stopped."
     assert open_calls([Event.model_validate(each) for each in exported("s", store)["events"]]) == set()
@@ -166,7 +166,7 @@ def test_a_second_interrupt_leaves_the_lines_that_are_left(shepherd: Path) -> No
         while "Stopped." not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Counted" not in out
     assert "Traceback" not in err

@@ -211,9 +211,9 @@ def test_a_session_that_is_in_use_is_waited_for(smithy: Path) -> None:
             assert second.stderr is not None
             assert "Another program is at work on this session" in second.stderr.readline()
             smithy.with_name("hammer").touch()
-            out, err = second.communicate(timeout=30)
+            out, err = second.communicate(timeout=60)
         assert (out, err) == ("smith: Hello.\n", "")
-        assert "The bar is ready." in first.communicate(timeout=30)[0]
+        assert "The bar is ready." in first.communicate(timeout=60)[0]
     texts = [part.get("text") for event in exported("s", store)["events"] for part in event["content"]["parts"]]
     assert [text for text in texts if text] == ["make a bar", "The bar is ready.", "hello", "Hello."]
 

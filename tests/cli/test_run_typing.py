@@ -155,7 +155,7 @@ def test_a_program_that_was_stopped_and_goes_on_shows_nothing_either(terminal: S
     os.kill(chat.process.pid, signal.SIGSTOP)
     chat.attributes = chat.found
     os.kill(chat.process.pid, signal.SIGCONT)
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 60
     while chat.attributes != hidden and time.monotonic() < ends:
         time.sleep(0.002)
     assert chat.attributes == hidden
