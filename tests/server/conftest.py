@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 from server.serving import Running, desk, serving
+from server.talker import go_on
 
 from flowloom.server import app_of
 
@@ -15,3 +17,11 @@ def server() -> Iterator[Running]:
     """A development server of the agent `desk`, in memory; `server.client` is an httpx client of it."""
     with serving(app_of(desk())) as running:
         yield running
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """Answers that are held up (see `talker`) go on when this is set."""
+    go_on.clear()
+    yield go_on
+    go_on.set()

@@ -6,45 +6,38 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-from server.serving import Running
+from server.serving import PATIENCE, Running, eventually
 from server.talker import runs_of, stored, talker
 
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import DbosCourier, RunClient
 from flowloom.server import app_of
 
-SOON = 15.0
 _TESTS = Path(__file__).parent.parent
 _WORKER = """
 import asyncio, sys
 from flowloom import Runner
 from flowloom.artifacts.files import FileArtifactService
 from flowloom.durable import DbosCourier, Worker
-from flowloom.plugins import BasePlugin
+from durable.fleet import Followed
 from server.fleet_processes import store
 from server.talker import talker
 
-class Slow(BasePlugin):
-    async def before_model_callback(self, **_):
-        await asyncio.sleep(0.2)  # as models are: who follows is there before the first word
-
 async def main(where, files, courier):
-    service = store(where)
+    service, followed = store(where), Followed()
     runner = Runner(
         app_name="desk", agent=talker(), session_service=service, artifact_service=FileArtifactService(files),
-        plugins=[Slow("slow")],
+        plugins=[followed],
     )
     brings = DbosCourier(where, queue="desk") if courier == "dbos" else None
-    await Worker(runner, courier=brings, heartbeat=0.1, dead_after=1.0, sweep=0.5, drain=5).run(
-        lambda: print("up", flush=True)
-    )
+    followed.worker = Worker(runner, courier=brings, heartbeat=0.1, dead_after=1.0, sweep=0.5, drain=5)
+    await followed.worker.run(lambda: print("up", flush=True))
     await service.close()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -109,20 +102,11 @@ def a_server(
     with _process(_SERVER, where, str(files), courier, json.dumps(settings)) as (made, url):
         running = Running.__new__(Running)
         running.url = url
-        running.client = httpx.Client(base_url=url, timeout=10, trust_env=False)
+        running.client = httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False)
         try:
             yield made, running
         finally:
             running.client.close()
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    """What is there at last."""
-    deadline = time.monotonic() + SOON
-    while not (seen := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return seen
 
 
 def over(server: Running, session: str) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,9 @@ from flowloom import LlmAgent, LlmRequest
 from flowloom.server.served import Served
 from flowloom.server.serving import address_of, bound_socket, server_of
 from flowloom.testing import FunctionModel, call
+
+PATIENCE = 60.0
+"""Seconds after which what should come does not come, on a machine that does other things, too."""
 
 
 @dataclass
@@ -29,7 +33,7 @@ class Running:
     client: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
-        self.client = httpx.Client(base_url=self.url, timeout=10, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, trust_env=False)
 
     @property
     def served(self) -> Served:
@@ -47,7 +51,16 @@ class Running:
 
     def call(self, coroutine: Any) -> Any:
         """What a coroutine gives that runs in the server's event loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    """What is there at last."""
+    deadline = time.monotonic() + PATIENCE
+    while not (seen := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return seen
 
 
 @contextmanager
@@ -77,7 +90,7 @@ def serving(app: Any) -> Iterator[Running]:
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert startup.wait(10)
+    assert startup.wait(PATIENCE)
     assert server.started
     running = Running(app, address_of(bound, app.state.served.settings.url_prefix), server, loop)
     try:
@@ -85,7 +98,7 @@ def serving(app: Any) -> Iterator[Running]:
     finally:
         running.client.close()
         server.should_exit = True
-        assert ready.wait(15)
+        assert ready.wait(PATIENCE)
         thread.join(5)
         bound.close()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from google.genai import types
-from server.serving import Running, last_words
+from server.serving import PATIENCE, Running, last_words
 
 from flowloom import FunctionTool, LlmAgent
 from flowloom.models import BaseLlm, LlmRequest, LlmResponse
@@ -24,9 +25,13 @@ def told(*parts: types.Part | str, **fields: Any) -> LlmResponse:
     return LlmResponse(content=types.Content(role="model", parts=made), **fields)
 
 
+go_on = threading.Event()
+"""Whether answers that are held up are said to their ends; see the fixture `held`."""
+
+
 class TalkingModel(BaseLlm):
-    """`say 3` says three words, `pace 3` slowly, `flood 3` long ones, `hang 3` and then nothing; `tool NAME` calls a
-    tool, `fail` fails, and all else is echoed."""
+    """`say 3` says three words, `pace 3` slowly, `flood 3` long ones, `hang 3` and then nothing, `held 3` half of them
+    until the test lets it go on; `tool NAME` calls a tool, `fail` fails, and all else is echoed."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -40,9 +45,11 @@ class TalkingModel(BaseLlm):
             if stream:
                 yield told("partly ", partial=True)
             raise RuntimeError("model exploded")
-        count = int(rest) if kind in ("say", "hang", "pace", "flood") else 0
+        count = int(rest) if kind in ("say", "hang", "held", "pace", "flood") else 0
         word = "x" * 10_000 if kind == "flood" else "word"
         for number in range(count):
+            while kind == "held" and number == count // 2 and not go_on.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
             if stream:
                 yield told(f"{word}{number} ", partial=True)
             if kind == "pace":
@@ -143,7 +150,7 @@ def stream(
     with socket.socket() as connection:
         if buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        connection.settimeout(10)
+        connection.settimeout(PATIENCE)
         connection.connect((host, int(port)))
         sent = b"" if given is None else json.dumps(given).encode()
         lines = [f"{'GET' if given is None else 'POST'} {path} HTTP/1.1", f"host: {host}:{port}"]
@@ -168,7 +175,7 @@ def settled(server: Running, session: str) -> list[dict[str, Any]]:
     key = ("desk", "ann", session)
 
     async def over() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             for each in server.served.runs.of(key):
                 await each.ended.wait()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.fleet_processes import a_server, a_worker, eventually, fleet_app, ids_of, over
-from server.serving import Running, serving
+from server.fleet_processes import a_server, a_worker, fleet_app, ids_of, over
+from server.serving import PATIENCE, Running, eventually, serving
 from server.talker import body, data_of, runs_of, stored, stream, until
 
 LONG = bool(os.environ.get("FLOWLOOM_LONG"))
@@ -60,7 +60,7 @@ def test_a_server_that_is_stopped_leaves_its_runs_to_the_fleet(tmp_path: Path) -
     the rest."""
     where, files = str(tmp_path / "fleet.db"), tmp_path / "files"
     with a_worker(where, files), serving(fleet_app(where, files)) as other:
-        with a_server(where, files, shutdown_grace=0.3) as (process, one):
+        with a_server(where, files, shutdown_grace=1.0) as (process, one):
             session = one.new_session()
             with stream(one, "/run_sse", body(session, "pace 300", streaming=True)) as chunks:
                 seen = until(chunks, "word3 ")
@@ -70,7 +70,7 @@ def test_a_server_that_is_stopped_leaves_its_runs_to_the_fleet(tmp_path: Path) -
                 assert one.client.post("/run_sse", json=body(session)).json()["code"] == "shutting_down"
                 seen += "".join(chunk.decode() for chunk in chunks)
             one.client.close()
-            assert process.wait(10) in (0, -signal.SIGTERM)
+            assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
         *events, last = data_of(seen)
         assert last["error_details"]["error_type"] == "shutting_down"
         assert "Last-Event-ID" in last["error"]
@@ -87,14 +87,14 @@ def test_a_stream_goes_on_when_its_worker_is_killed(tmp_path: Path) -> None:
     where, files = str(tmp_path / "fleet.db"), tmp_path / "files"
     with a_worker(where, files) as first, serving(fleet_app(where, files)) as server:
         session = server.new_session()
-        with stream(server, "/run_sse", body(session, "pace 100", streaming=True)) as chunks:
+        with stream(server, "/run_sse", body(session, "pace 200", streaming=True)) as chunks:
             seen = until(chunks, "word3 ")
             first.kill()
             with a_worker(where, files):
                 seen += "".join(chunk.decode() for chunk in chunks)
     events = data_of(seen)
     broken, said = dict.fromkeys(event["id"] for event in events)
-    assert words([event for event in events if event["id"] == said]) == "".join(f"word{n} " for n in range(100))
+    assert words([event for event in events if event["id"] == said]) == "".join(f"word{n} " for n in range(200))
     assert events[-1]["content"]["parts"][0]["text"] == words([event for event in events if event["id"] == said])
     assert broken != said
     places = [tuple(map(int, each.rpartition(":")[2].split("."))) for each in ids_of(seen)]

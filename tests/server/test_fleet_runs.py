@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from server.fleet_processes import a_worker, eventually, fleet_app, ids_of, over, store
-from server.serving import Running, serving
+from server.fleet_processes import a_worker, fleet_app, ids_of, over, store
+from server.serving import Running, eventually, serving
 from server.talker import body, data_of, run, runs_of, stored, stream, talker, until
 
 from flowloom.artifacts.files import FileArtifactService
@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 @pytest.fixture(scope="module")
 def fleet(place: tuple[str, Path]) -> Iterator[tuple[Running, Running]]:
     """Two servers of a fleet with one worker."""
-    settings: dict[str, Any] = {"keep_alive": 0.05, "resume_grace": 0.5}
+    settings: dict[str, Any] = {"keep_alive": 0.05, "resume_grace": 2.0}
     with (
         a_worker(*place),
         serving(fleet_app(*place, **settings)) as one,
@@ -167,7 +167,7 @@ def test_a_stream_goes_on_at_another_server(fleet: tuple[Running, Running]) -> N
     """With the id of the last frame: each event once, in order, also the parts of messages, under the same ids."""
     one, other = fleet
     session = one.new_session()
-    with stream(one, "/run_sse", body(session, "pace 60", streaming=True)) as chunks:
+    with stream(one, "/run_sse", body(session, "pace 200", streaming=True)) as chunks:
         seen = until(chunks, "word5 ")
         path = f"{one.sessions()}/{session}/runs/{data_of(seen)[0]['invocationId']}/events"
         with stream(other, path, Last_Event_ID=ids_of(seen)[-1]) as rest:
@@ -175,7 +175,7 @@ def test_a_stream_goes_on_at_another_server(fleet: tuple[Running, Running]) -> N
         seen_here = seen + "".join(chunk.decode() for chunk in chunks)
     frames = [each for each in seen_here.split("\n\n") if each.startswith("id")]
     assert [each for each in (seen + theirs).split("\n\n") if each.startswith("id")] == frames
-    assert len(frames) == 61
+    assert len(frames) == 201
     whole = other.client.get(path, headers={"Last-Event-ID": ids_of(seen)[-1]}).text
     assert data_of(whole) == data_of(seen_here)[-1:]
 
@@ -184,12 +184,12 @@ def test_a_run_outlives_the_streams_that_are_cut(fleet: tuple[Running, Running])
     """As long as a client has come back anywhere within the grace."""
     one, other = fleet
     session = one.new_session()
-    with stream(one, "/run_sse", body(session, "pace 100", streaming=True)) as chunks:
+    with stream(one, "/run_sse", body(session, "pace 200", streaming=True)) as chunks:
         seen = until(chunks, "word3 ")
     path = f"{one.sessions()}/{session}/runs/{data_of(seen)[0]['invocationId']}/events"
     with stream(other, path, Last_Event_ID=ids_of(seen)[-1]) as rest:
         events = data_of(seen) + data_of("".join(chunk.decode() for chunk in rest))
-    assert [each["content"]["parts"][0]["text"] for each in events[:-1]] == [f"word{number} " for number in range(100)]
+    assert [each["content"]["parts"][0]["text"] for each in events[:-1]] == [f"word{number} " for number in range(200)]
     assert "errorCode" not in stored(other, session)[-1]
 
 

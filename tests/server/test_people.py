@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from server.serving import Running, desk, serving
+from server.serving import PATIENCE, Running, desk, eventually, serving
 
 from flowloom import LlmAgent
 from flowloom.asgi import Principal, token_auth
@@ -44,9 +43,11 @@ class Asked:
 
         self.thread = threading.Thread(target=run)
         self.thread.start()
-        while not (found := [each for each in self.waiting() if each["session_id"] == self.session]):
-            time.sleep(0.005)
-        self.request = found[0]
+        self.request = self.asked()
+
+    def asked(self) -> Any:
+        """What a person is asked now."""
+        return eventually(lambda: [each for each in self.waiting() if each["session_id"] == self.session])[0]
 
     def waiting(self) -> list[Any]:
         return self.server.client.get(REQUESTS, headers=self.headers).json()
@@ -55,7 +56,7 @@ class Asked:
         return self.server.client.post(f"{REQUESTS}/{self.request['id']}/answer", json=body, headers=self.headers)
 
     def end(self) -> Any:
-        self.thread.join(10)
+        self.thread.join(PATIENCE)
         return self.answer
 
 
@@ -76,13 +77,12 @@ class TestAnswers:
         asked = Asked(human, streaming=True)
         calls = [{"functionCall": {"name": "clock", "args": {"city": city}}} for city in ("Rome", "Oslo")]
         assert asked.reply(parts=[{"text": "Hm.", "thought": True}, *calls]).status_code == 200
-        while not (found := [each for each in asked.waiting() if each["session_id"] == asked.session]):
-            time.sleep(0.005)
-        results = found[0]["assembly"]["request"]["contents"][-1]["parts"]
+        second = asked.asked()
+        results = second["assembly"]["request"]["contents"][-1]["parts"]
         assert [each["function_response"]["response"] for each in results] == [
             {"time": "noon in Rome"}, {"time": "noon in Oslo"}
         ]  # fmt: skip
-        human.client.post(f"{REQUESTS}/{found[0]['id']}/answer", json={"parts": [{"text": "Done."}]})
+        human.client.post(f"{REQUESTS}/{second['id']}/answer", json={"parts": [{"text": "Done."}]})
         frames = [json.loads(line[6:]) for line in asked.end().text.split("\n") if line.startswith("data: ")]
         assert frames[-1]["content"]["parts"] == [{"text": "Done."}]
         assert any(frame.get("partial") for frame in frames)
@@ -176,14 +176,13 @@ class TestTheStream:
         assert frames[3] == ("ended", {"id": second.request["id"], "state": "answered"})
         for asked in (first, second):
             asked.end()
-        while human.app.state.development.inbox._listeners:  # the client has gone
-            time.sleep(0.01)
+        eventually(lambda: not human.app.state.development.inbox._listeners)  # the client has gone
 
 
 class TestWhoAnswers:
     def test_an_agent_whose_model_is_a_person(self) -> None:
         """One agent may ask a person while the others ask models; a time-out is told."""
-        agent = LlmAgent(name="desk", model=HumanModel(timeout=0.2))
+        agent = LlmAgent(name="desk", model=HumanModel(timeout=1.5))
         with serving(app_of(agent)) as running:
             asked = Asked(running)
             assert asked.end().status_code == 500

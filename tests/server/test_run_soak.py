@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.serving import Running, serving
+from server.serving import Running, eventually, serving
 from server.talker import body, data_of, run, runs_of, settled, stream, talker
 
 from benchmarks.engines import FLOWLOOM, Installed
@@ -132,11 +132,8 @@ def test_a_thousand_disturbances_leave_nothing(server: Running) -> None:
             each.result(60)
     for session in sessions:
         settled(server, session)
-    deadline = time.monotonic() + 5
-    while (left(server) or open_files(server) > before[0]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left(server) == []
-    assert open_files(server) <= before[0]
+    eventually(lambda: not left(server))
+    eventually(lambda: open_files(server) <= before[0])
     assert threads() <= before[1]
     for session in sessions:
         paused = runs_of(server, session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -221,7 +222,9 @@ def test_the_events_that_close_a_run_have_its_metadata(server: Running) -> None:
     assert [event["customMetadata"]["trace"] for event in events] == [7] * 4
 
 
-def test_an_event_is_written_once_for_all_readers(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_is_written_once_for_all_readers(
+    server: Running, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many follow the run."""
     written: list[str] = []
 
@@ -231,10 +234,11 @@ def test_an_event_is_written_once_for_all_readers(server: Running, monkeypatch: 
 
     monkeypatch.setattr(frames, "event_json", counted)
     session = server.new_session()
-    with stream(server, "/run_sse", body(session, "pace 20", streaming=True)) as chunks:
+    with stream(server, "/run_sse", body(session, "held 20", streaming=True)) as chunks:
         seen = data_of(next(chunks).decode())
         path = f"{server.sessions()}/{session}/runs/{seen[0]['invocationId']}/events"
         with stream(server, path) as second, stream(server, path) as third:
+            held.set()
             assert len(list(second)) == len(list(third)) == 21
     assert len(written) == 21
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
-from server.serving import Running
+from server.serving import PATIENCE, Running, eventually
 from server.talker import body, data_of, stream
 
 _TESTS = Path(__file__).parent.parent
@@ -40,8 +40,8 @@ def process(grace: float) -> Generator[tuple[subprocess.Popen[str], str]]:
 
 def test_fifty_open_streams_end_in_the_grace() -> None:
     """The process takes no new runs, ends the open ones with an error frame, and is gone in time."""
-    with process(0.5) as (server, url), ExitStack() as opened:
-        client = opened.enter_context(httpx.Client(base_url=url, trust_env=False))
+    with process(2.0) as (server, url), ExitStack() as opened:
+        client = opened.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE))
         running = Running.__new__(Running)
         running.url = url
         streams = []
@@ -54,8 +54,7 @@ def test_fifty_open_streams_end_in_the_grace() -> None:
         begun = [next(each) for each in streams]
         assert len(begun) == 50
         server.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        assert client.get("/ready").json()["code"] == "shutting_down"
+        eventually(lambda: client.get("/ready").json().get("code") == "shutting_down")
         answer = client.post("/run_sse", json=body("s0"))
         assert (answer.status_code, answer.json()["code"]) == (503, "shutting_down")
         stopping = time.monotonic()
@@ -63,13 +62,13 @@ def test_fifty_open_streams_end_in_the_grace() -> None:
         assert {frames[-1]["error_details"]["error_type"] for frames in ends} == {"shutting_down"}
         assert {frames[-2]["errorCode"] for frames in ends} == {"INVOCATION_ABORTED"}
         client.close()
-        assert server.wait(10) in (0, -signal.SIGTERM)
-        assert time.monotonic() - stopping < 5
+        assert server.wait(PATIENCE) in (0, -signal.SIGTERM)
+        assert time.monotonic() - stopping < 20
 
 
 def test_a_second_signal_ends_it() -> None:
     """Without the grace."""
-    with process(60) as (server, url), httpx.Client(base_url=url, trust_env=False) as client:
+    with process(600) as (server, url), httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE) as client:
         client.post("/apps/desk/users/ann/sessions/s1")
         running = Running.__new__(Running)
         running.url = url
@@ -77,8 +76,8 @@ def test_a_second_signal_ends_it() -> None:
             next(chunks)
             reading = threading.Thread(target=lambda: list(chunks))
             reading.start()
-            for _ in range(2):
-                server.send_signal(signal.SIGTERM)
-                time.sleep(0.1)
-            server.wait(10)
+            server.send_signal(signal.SIGTERM)
+            eventually(lambda: client.get("/ready").status_code == 503)  # two at once may be seen as one
+            server.send_signal(signal.SIGTERM)
+            server.wait(PATIENCE)
             reading.join()
