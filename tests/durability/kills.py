@@ -155,13 +155,14 @@ class Undisturbed:
     """A run that nobody killed: what it comes to, and how often it passes each kind of place."""
 
     def __init__(self, store: str, folder: Path) -> None:
-        trial = Trial(store, 1_000_000, folder)
-        fuse = Fuse("time", 1)
-        forked(lambda: trial.run(fuse))
-        report = json.loads(trial.report.read_text())
-        self.counts: dict[str, int] = report["counts"]
-        self.took: float = report["took"]
-        self.story, self.state = story(report["log"])
+        reports: list[dict[str, Any]] = []
+        for number in range(5):  # one of them has the machine for itself
+            trial = Trial(store, 1_000_000 + number, folder)
+            forked(partial(trial.run, Fuse("time", 1)))
+            reports.append(json.loads(trial.report.read_text()))
+        self.counts: dict[str, int] = reports[0]["counts"]
+        self.took: float = min(report["took"] for report in reports)
+        self.story, self.state = story(reports[0]["log"])
 
 
 def story(log: dict[str, Any]) -> tuple[dict[str, list[str]], dict[str, Any]]:

@@ -74,7 +74,7 @@ async def nothing_left() -> AsyncGenerator[None, None]:
     threads, tasks, files = set(threading.enumerate()), asyncio.all_tasks(), descriptors()
     yield
     await settled()
-    for _ in range(500):
+    for _ in range(3000):
         if not set(threading.enumerate()) - threads:  # they take a moment to be gone
             break
         await asyncio.sleep(0.01)
@@ -85,7 +85,7 @@ async def nothing_left() -> AsyncGenerator[None, None]:
 
 async def leases(service: SqlSessionService) -> list[Any]:
     """The tickets in the store, those aside that have been given back and wait for a writer."""
-    for _ in range(100):
+    for _ in range(3000):
         rows = await service.database.read(
             lambda connection: connection.execute("SELECT owner FROM flowloom_leases").fetchall()
         )
@@ -159,7 +159,7 @@ async def test_a_run_that_waits_for_its_turn_leaves_the_line_when_it_is_cancelle
     assert await leases(first) == []
     started = time.monotonic()
     await (await second.acquire_lease(**where, wait=True)).release()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15  # a lease that nobody renews is free after thirty
     await first.close()
     await second.close()
 
@@ -173,7 +173,7 @@ async def test_the_server_has_no_connection_left_after_close(
     count = "SELECT count(*) FROM pg_stat_activity WHERE datname = '" + postgres_dsn.rpartition("/")[2] + "'"
     assert postgres_server.execute(count)[0][0] > 0
     await service.close()
-    for _ in range(100):  # the server takes a moment to notice
+    for _ in range(3000):  # the server takes a moment to notice
         if not (left := postgres_server.execute(count)[0][0]):
             break
         await asyncio.sleep(0.01)

@@ -18,6 +18,8 @@ from flowloom import InMemorySessionService, PostgresSessionService, Runner, Sql
 from flowloom.testing import call
 from runner.situations import Gate, ended_events, legal
 
+SOON = 15.0
+"""Seconds: a run ends within two, but for what else the machine has to do; the lock of another lasts on."""
 WHO: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
 
 
@@ -103,7 +105,7 @@ def locked(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("held", [True, False])
 async def test_cancelled_while_another_process_has_locked_the_store_it_ends_soon(locked: Any, held: bool) -> None:
-    """The run ends within two seconds; what was to be recorded is written when the lock is gone."""
+    """The run ends soon; what was to be recorded is written when the lock is gone."""
     service, lock = locked
     gate = Gate()
     root = agent("root", [call("look"), call("look")], "next", tools=[gate.look])
@@ -118,8 +120,8 @@ async def test_cancelled_while_another_process_has_locked_the_store_it_ends_soon
         await asyncio.sleep(0.02)
         began = time.monotonic()
         handle.cancel() if handle else task.cancel()
-        await asyncio.wait({task}, timeout=5)
-        assert time.monotonic() - began < 2
+        await asyncio.wait({task}, timeout=40)
+        assert time.monotonic() - began < SOON
         assert task.done()
         assert {each.name for each in threading.enumerate() if each.name.startswith("flowloom:")} == set()
     finally:
@@ -144,8 +146,8 @@ async def test_cancelled_before_it_has_the_session_of_a_locked_store_it_ends_soo
         await asyncio.sleep(0.02)
         began = time.monotonic()
         task.cancel()
-        await asyncio.wait({task}, timeout=5)
-        assert time.monotonic() - began < 2
+        await asyncio.wait({task}, timeout=40)
+        assert time.monotonic() - began < SOON
         assert task.done()
     finally:
         unlock()

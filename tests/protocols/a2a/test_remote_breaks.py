@@ -32,7 +32,7 @@ async def test_a_stream_that_breaks_is_taken_up_again(streams: int, pieces: int)
 
     async with peer(slow, behind=behind) as other:
         chat = Chat(RemoteA2aAgent("weather", other.url, polling_seconds=0.1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             events = await chat.say("How is it?")
         await chat.runner.close()
     assert [e.text for e in events if not e.partial and e.text] == ["It is sunny."]
@@ -60,7 +60,7 @@ async def test_a_stream_that_ends_too_early_is_looked_after() -> None:
     tasks: list[asyncio.Task[None]] = []
     async with peer(script) as other:
         chat = Chat(RemoteA2aAgent("weather", other.url, polling_seconds=0.1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             events = await chat.say("How is it?")
         await chat.runner.close()
         await asyncio.gather(*tasks)

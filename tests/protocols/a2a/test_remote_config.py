@@ -136,7 +136,7 @@ def test_converters_of_whole_updates_are_refused(kind: str) -> None:
 async def test_an_agent_says_how_its_connection_is() -> None:
     """Idle before the first turn, connected with a card, failed with the reason when it could not be asked."""
     async with peer(echoes) as other:
-        remote = RemoteA2aAgent("weather", other.url, timeout=2)
+        remote = RemoteA2aAgent("weather", other.url, timeout=30)
         chat = Chat(remote)
         before = remote.status()
         await chat.say("a")

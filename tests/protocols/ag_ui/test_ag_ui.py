@@ -266,9 +266,9 @@ async def test_a_client_that_goes_away_ends_its_run() -> None:
     runner = InMemoryRunner(LlmAgent(name="desk", model=ScriptedModel([call("slow"), "Never."]), tools=[slow]))
     async with page_of(runner, user="ann") as page:
         going = asyncio.create_task(page.say("Go"))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         going.cancel()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_what_cannot_be_served_is_refused() -> None:

@@ -256,7 +256,7 @@ async def test_a_second_run_on_a_thread_is_refused_or_waits() -> None:
     runner = Runner(app_name="app", agent=agent, session_service=service, concurrency="reject")
     async with page_of(runner, user="ann") as page:
         going = asyncio.create_task(page.say("slow"))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         messages = [{"id": "x", "role": "user", "content": "Hi"}]
         busy = await page.post(messages=messages)
         other = await page.post(messages=messages, threadId="t2")

@@ -41,7 +41,7 @@ class Talker(BaseLlm):
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - models tell by this alone
             await asyncio.sleep(0.01)
 

@@ -84,7 +84,7 @@ async def played(folder: Path, seed: int) -> None:
             made = {each.id for event in events for each in event.get_function_calls()}
             assert made >= answered
     finally:
-        await asyncio.wait_for(chat.runner.close(), 20)
+        await asyncio.wait_for(chat.runner.close(), 60)
     session = await chat.runner.session_service.get_session(app_name="app", user_id="ann", session_id="s1")
     assert session is None or not open_calls(session.events)
     assert not any(map(is_alive, raw.pids))

@@ -195,7 +195,7 @@ async def test_connections_do_not_wait_for_each_other() -> None:
 
     async def meet() -> str:
         """Meet the others."""
-        await asyncio.wait_for(both.wait(), 10)
+        await asyncio.wait_for(both.wait(), 60)
         return "met"
 
     async with served(tools=[meet]) as url, Client(url, mode="legacy") as one, Client(url, mode="legacy") as two:

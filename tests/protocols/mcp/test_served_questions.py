@@ -289,7 +289,7 @@ async def test_a_cancelled_question_leaves_nothing_running() -> None:
     server = to_mcp_server(tools=[order], runner=runner)
     async with Client(server, mode="legacy", elicitation_callback=person) as client:
         waiting = asyncio.create_task(client.call_tool("order", {}))
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         waiting.cancel()
         await asyncio.wait({waiting})
     assert waiting.cancelled()

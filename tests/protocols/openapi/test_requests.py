@@ -676,7 +676,7 @@ class TestConnections:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             gc.collect()
-            await asyncio.wait_for(keeper, 5)
+            await asyncio.wait_for(keeper, 60)
 
     def test_two_event_loops_one_after_the_other(self, service: Service) -> None:
         """Nothing is left of the first, though nothing closed the toolset."""
