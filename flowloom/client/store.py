@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Self, cast
 
 from flowloom.client.session_events import SessionEvents
+from flowloom.client.stored_form import FORMAT, check_stored
 from flowloom.errors import ConfigurationError, SessionNotFoundError
 from flowloom.events.event import Event
 from flowloom.interop.parsed import ParsedEvent
 from flowloom.objects.given import several
-
-_FORMAT = 1
 
 
 class EventStore:
@@ -70,17 +69,13 @@ class EventStore:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the rings of raw events, as JSON data."""
         sessions = {session_id: session.to_dict() for session_id, session in self._sessions.items()}
-        return {"format": _FORMAT, "max_events": self.max_events, "sessions": sessions}
+        return {"format": FORMAT, "max_events": self.max_events, "sessions": sessions}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The store that `data` was made of. Raises `ConfigurationError` for what `to_dict` did not write."""
-        try:
-            if data["format"] != _FORMAT:
-                raise ValueError(f"its format is {data['format']}, not {_FORMAT}")
-            store = cls(data["max_events"])
-            sessions = cast(dict[str, dict[str, Any]], data["sessions"])
-            store._sessions = {name: SessionEvents.from_dict(each, store.max_events) for name, each in sessions.items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigurationError(f"This is not the data of an event store: {error!r}.") from error
+        check_stored(data)
+        store = cls(data["max_events"])
+        sessions = cast(dict[str, dict[str, Any]], data["sessions"])
+        store._sessions = {name: SessionEvents.from_dict(each, store.max_events) for name, each in sessions.items()}
         return store

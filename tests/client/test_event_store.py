@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import re
 import tracemalloc
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
@@ -442,6 +444,40 @@ def test_raw_events_are_not_in_the_serialised_form() -> None:
 @pytest.mark.parametrize("data", [{}, {"format": 2}, {"format": 1, "max_events": 5, "sessions": {"": {}}}, [], None])
 def test_what_is_no_store_is_refused(data: Any) -> None:
     with pytest.raises(ConfigurationError, match="event store"):
+        EventStore.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("odd", "where"),
+    [
+        ({"format": 2}, "['format']"),
+        ({"max_events": "5"}, "['max_events']"),
+        ({"sessions": {3: {}}}, "['sessions'][3]"),
+        ({"totals": {"events": "1"}}, "['totals']['events']"),
+        ({"totals": {"events": True}}, "['totals']['events']"),
+        ({"last_author": None}, "['last_author']"),
+        ({"done": 1}, "['done']"),
+        ({"messages": [{"author": "root", "text": 7}]}, "['messages'][0]['text']"),
+        ({"messages": [{"author": "root", "status": "lost"}]}, "['messages'][0]['status']"),
+        ({"timeline": [{"kind": "agent"}]}, "['timeline'][0]['agent']"),
+        ({"errors": [{"message": b"no"}]}, "['errors'][0]['message']"),
+        ({"errors": [{"message": "no", "details": {"at": object}}]}, "['errors'][0]['details']['at']"),
+        ({"calls": [{"id": "c1", "args": {"day": [date(2026, 1, 1)]}}]}, "['calls'][0]['args']['day'"),
+        ({"calls": [{"id": "c1", "response": []}]}, "['calls'][0]['response']"),
+        ({"sources": [["http://x"]]}, "['sources'][0]"),
+        ({"seen": [["e1", 2]]}, "['seen'][0][1]"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_in_a_store_is_named_by_its_place(odd: dict[str, Any], where: str) -> None:
+    """Also if it is deep inside, or no JSON."""
+    told = Told()
+    told.tell("hello", call("c1"))
+    data = as_data(told.store)
+    of_session = not odd.keys() & data.keys()
+    (data["sessions"][""] if of_session else data).update(odd)
+    place = "data['sessions']['']" + where if of_session else "data" + where
+    with pytest.raises(ConfigurationError, match=f"event store: `{re.escape(place)}"):
         EventStore.from_dict(data)
 
 
