@@ -88,8 +88,7 @@ class ModelCall:
         if responses is None:
             return None
         try:
-            response = await responses.__anext__()
-            as_response(response, model_of(self._ctx).model)
+            response = as_response(await responses.__anext__(), model_of(self._ctx).model)
             if (response.usage_metadata is not None or self._paid is not None) and not self._around:
                 self._note_paid(response)
         except StopAsyncIteration:

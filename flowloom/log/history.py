@@ -193,7 +193,7 @@ class _View:
         item = None if event.actions.compaction is not None else self._item_of(event)
         if item is None:
             return True  # what is shown here did not change by it
-        if item.transcription is not None:
+        if item.transcription is not None or (item.calls and item.responses):
             return False
         if self._viewer.current_turn_only and _starts_turn(item, event):
             self.projection = Projection()
@@ -221,7 +221,8 @@ class _View:
         self._reset()
         self._changes = len(log.changes)
         items = self._items_of_turn(log) if self._viewer.current_turn_only else self._items_of(log.shown())
-        arranged = rearrange(_with_answers(_merge_transcriptions(items)))
+        halves = [half for item in _merge_transcriptions(items) for half in item.halves()]
+        arranged = rearrange(_with_answers(halves))
         for content in arranged.contents:
             self._emit(content)
         self.projection.orphans.extend(arranged.orphans)
@@ -319,6 +320,5 @@ def _starts_turn(item: HistoryItem, event: Event) -> bool:
 
 def _hands_over(event: Event) -> bool:
     """Whether an event of another agent hands the conversation over: the question is still that of the turn before."""
-    if event.actions.transfer_to_agent:
-        return True
-    return any(call.name == "transfer_to_agent" for call in event.get_function_calls())
+    handing = (call.name == "transfer_to_agent" for call in event.get_function_calls())
+    return bool(event.actions.transfer_to_agent) or any(handing)

@@ -52,26 +52,28 @@ class HistoryItem:
         calls = [call for call in self.calls if call not in ids]
         return HistoryItem(content_of(self.content.role, parts), calls, self.responses)
 
+    def halves(self) -> list[HistoryItem]:
+        """The responses in it, and what it says beside them, in their order, if it calls and answers at once."""
+        if not (self.calls and self.responses):
+            return [self]
+        named = [part for part in self.content.parts or () if part.function_call or part.function_response]
+        answers = [part for part in named if part.function_response is not None]
+        answering = HistoryItem(content_of("user", answers), [], self.responses)
+        [rest] = self.beside_responses()
+        calling = HistoryItem(rest, self.calls, [], self.unanswered)
+        return [answering, calling] if named[0] is answers[0] else [calling, answering]
+
     def beside_responses(self) -> list[types.Content]:
         """The content without the responses in it; nothing if it holds nothing else."""
         parts = [part for part in self.content.parts or () if part.function_response is None]
         return [content_of(self.content.role, parts)] if parts else []
 
 
-Ids = list[str]
-"""The ids of calls, or of responses, in their order; empty text for one without an id."""
-
-
-def ids_in(content: types.Content) -> tuple[Ids, Ids]:
-    """The calls in a content, and the responses."""
-    calls: Ids = []
-    responses: Ids = []
-    for part in content.parts or ():
-        if (call := part.function_call) is not None:
-            calls.append(call.id or "")
-        if (response := part.function_response) is not None:
-            responses.append(response.id or "")
-    return calls, responses
+def ids_in(content: types.Content) -> tuple[list[str], list[str]]:
+    """The ids of the calls in a content, and those of the responses, in order; empty text for one without an id."""
+    parts = content.parts or ()
+    calls = [part.function_call.id or "" for part in parts if part.function_call is not None]
+    return calls, [part.function_response.id or "" for part in parts if part.function_response is not None]
 
 
 def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:

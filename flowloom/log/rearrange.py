@@ -7,8 +7,8 @@ session is resumed. Models want each call followed by one content that answers i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from google.genai import types
 
@@ -17,18 +17,16 @@ from flowloom.events.parts import content_of
 from flowloom.log.item import HistoryItem
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Arranged:
+class Arranged(NamedTuple):
     """The contents in order, and what had to be said about them."""
 
     contents: list[types.Content]
-    orphans: list[str] = field(default_factory=list[str])
-    drops_between: bool = False
+    orphans: list[str]
+    drops_between: bool
     """Whether items were left out only because the latest one answers an earlier call."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Answer:
+class _Answer(NamedTuple):
     """The part of a response item that answers one call item."""
 
     item: int
@@ -51,7 +49,7 @@ def rearrange(items: list[HistoryItem]) -> Arranged:
             continue
         if index in loose:
             contents.extend(item.beside_responses())
-        if item.responses and not item.calls:
+        if item.responses:
             continue
         contents.append(item.content)
         found = answers.get(index)
@@ -91,11 +89,11 @@ def _pair(items: list[HistoryItem]) -> tuple[dict[int, list[_Answer]], list[str]
                 call, key = call_of.get(response_id), response_id
             else:
                 call, key = nameless.pop(0) if nameless else (None, "")
-            if call is None or call == index:
+            if call is None:
                 orphans.append(response_id)
             else:
                 by_call.setdefault(call, {})[number] = key
-        if item.responses and not (by_call or item.calls):
+        if item.responses and not by_call:
             loose.add(index)
         for call, keys in by_call.items():
             answers.setdefault(call, []).append(_Answer(index, keys))

@@ -63,10 +63,8 @@ def events(draw: st.DrawFn, number: int) -> Event:
     if kind == 3:
         return Event(**fields)
     said = draw(st.lists(parts(), min_size=1, max_size=3))
-    if author == "user" or any(part.function_response is not None for part in said):
-        said = [part for part in said if part.function_call is None] or [
-            text("go on")
-        ]  # nobody answers and calls at once
+    if author == "user":
+        said = [part for part in said if part.function_call is None] or [text("go on")]
     ids = [part.function_call.id for part in said if part.function_call is not None and part.function_call.id]
     if author == "root" and ids and draw(st.booleans()):
         fields["long_running_tool_ids"] = ids[:1]

@@ -144,18 +144,16 @@ def test_ids_that_were_minted_here_are_kept_from_models_that_have_none() -> None
     assert [" ".join(map(told, content.parts or ())) for content in shown] == ["None? c1?", "None=1 c1=1"]
 
 
-def test_a_message_that_calls_and_answers_no_call_is_shown_once() -> None:
-    """As another program may have stored it."""
+def test_what_a_message_calls_and_what_it_answers_are_shown_once_each() -> None:
+    """As another program may have stored it: in two contents, the answer behind its call, and left out if there is
+    none (decision 30)."""
+    both = event("root", gives_part("c1"), text("hm"), named_call("c2", "look"))
+    assert lines(asks("c1"), both, gives(1, "c2")) == ["c1?", "c1=3", "hm c2?", "c2=1"]
+    assert lines(asks("c1"), ONE, both, gives(1, "c2")) == ["c1?", "c1=3", "one", "hm c2?", "c2=1"]
     itself = event("root", named_call("c1", "look"), gives_part("c1"), long_running_tool_ids=["c1"])
-    assert lines(itself, ONE) == ["c1? c1=3", "one"]
-    both = event("root", text("hm"), named_call("c1", "look"), gives_part("c9"))
-    assert lines(both, gives(1, "c1")) == ["hm c1? c9=3", "c1=1"]
-    assert lines(event("user", "go"), both, gives(0, "c8", beside="mine"), gives(1, "c1")) == [
-        "go",
-        "hm c1? c9=3",
-        "c1=1",
-        "mine",
-    ]
+    assert lines(itself, ONE) == ["c1?", "c1=3", "one"]
+    orphan = event("root", text("hm"), named_call("c1", "look"), gives_part("c9"))
+    assert lines(orphan, gives(1, "c1")) == ["hm c1?", "c1=1"]
 
 
 def without_id(part: types.Part) -> types.Part:
