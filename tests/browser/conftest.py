@@ -7,6 +7,7 @@ Where there is no Chromium the tests are skipped, with the name of the package t
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -14,14 +15,18 @@ from typing import Any
 import pytest
 from browser.chromium import chromium
 from browser.driving import Driven
-from browser.office import office
-from playwright.sync_api import Browser, Page
+from browser.office import go_on, office
+from playwright.sync_api import Browser, Page, expect
 from server.serving import Running, serving
 
 from flowloom.server import app_of
 
 UNKNOWN = re.compile(r"/(undefined|null|NaN|\[object)|[^:]//|/\?")
 """What stands in an address for a value that was not there."""
+PATIENCE = 30_000
+"""Milliseconds after which what should be seen is not seen, on a machine that does other things, too."""
+
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +41,14 @@ def server() -> Iterator[Running]:
     """A development server of the office, in memory."""
     with serving(app_of(office())) as running:
         yield running
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """Answers that are held up (see `office`) go on when this is set."""
+    go_on.clear()
+    yield go_on
+    go_on.set()
 
 
 @pytest.fixture
@@ -62,7 +75,7 @@ def opened(browser: Browser, server: Running, served: object) -> Iterator[Callab
             context.grant_permissions(["clipboard-read", "clipboard-write"])
             contexts.append(context)
         page: Page = context.new_page()
-        page.set_default_timeout(8000)
+        page.set_default_timeout(PATIENCE)
         driven = Driven(page, of or server)
         pages.append(driven)
         driven.goto(path)

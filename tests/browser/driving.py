@@ -9,6 +9,16 @@ from urllib.parse import urlsplit
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, expect
 from server.serving import Running
 
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+COPYING = """() => {
+  window.said = false;
+  const look = () => (said ||= [...document.querySelectorAll("button")].some((each) => each.textContent === "Copied"));
+  new MutationObserver(look).observe(document.body, { childList: true, characterData: true, subtree: true });
+  return navigator.clipboard.writeText("");
+}"""
+"""Empties the clipboard, and notes whether a button says that something was copied."""
+
 
 class Driven:
     """A page of the server. `complaints` are the console's errors and requests to other hosts; a test that expects
@@ -53,17 +63,29 @@ class Driven:
         self.rest()
 
     def rest(self) -> None:
-        """Wait until no run goes on."""
+        """Wait until no run goes on, and what it has said is drawn: that is done with the next frame."""
         expect(self.find("send")).to_be_visible()
+        self.page.evaluate(TWO_FRAMES)
+
+    def copied(self, button: Locator) -> str:
+        """What a button copies, which says so then, for a moment."""
+        self.page.evaluate(COPYING)
+        button.click()
+        return self.page.wait_for_function("() => window.said && navigator.clipboard.readText()").json_value()
 
     @property
     def messages(self) -> Locator:
         return self.find("message")
 
     @property
+    def address(self) -> str:
+        """The address as the page has it now: `page.url` is told of changes a moment later."""
+        return self.page.evaluate("location.href")
+
+    @property
     def session(self) -> str:
         """The session of the address."""
-        return urlsplit(self.page.url).path.split("/")[-1]
+        return urlsplit(self.address).path.split("/")[-1]
 
     def opens_session(self) -> str:
         """Wait until the address has a session; its id."""

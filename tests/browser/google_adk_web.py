@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route
 
-WAIT = 20_000
+WAIT = 60_000
 """Milliseconds after which what should be shown is not shown."""
 _PASSING = re.compile(
     r"(?:[a-z]{1,6}-)?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[\d.]+(?:ms|us|µs|s)\b|\d{9,}|"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -112,15 +113,20 @@ def answer_to(said: str) -> Any:
     return usage(f"You said: {said}")
 
 
+go_on = threading.Event()
+"""Whether answers that are held up are said to their ends; see the fixture `held`."""
+
+
 class OfficeModel(FunctionModel):
-    """Streams its answers piece by piece; `long` and `slow` take their time, `breaks` breaks in the middle."""
+    """Streams its answers piece by piece; `slow` takes its time, `breaks` breaks in the middle, `held` waits there for
+    `go_on`, and `think` behind its thought."""
 
     pause: float = 0.01
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         said = last_words(llm_request)
         kind, _, number = said.partition(" ")
-        if kind not in ("slow", "breaks", "ticks", "think"):
+        if kind not in ("slow", "breaks", "ticks", "think", "held"):
             async for response in super().generate_content_async(llm_request, stream=stream):
                 yield response
             return
@@ -130,7 +136,9 @@ class OfficeModel(FunctionModel):
         for index, word in enumerate(["Let me think about it. ", *words] if kind == "think" else words):
             if kind == "breaks" and index == count // 2:
                 raise RuntimeError("the line went dead")
-            await asyncio.sleep(0.01 if kind == "ticks" else 0.8 if kind == "think" and index == 1 else 0.05)
+            while index == {"think": 1, "held": count // 2}.get(kind) and not go_on.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05 if kind in ("slow", "breaks") else 0.01)
             if stream:
                 part = thought(word) if kind == "think" and index == 0 else types.Part(text=word)
                 yield LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)

@@ -93,12 +93,12 @@ class Asking:
         self._thread.start()
 
     def _run(self) -> None:
-        answer = self.server.client.post("/run", json=self._body, timeout=30)
+        answer = self.server.client.post("/run", json=self._body, timeout=60)
         self.events = answer.json() if answer.status_code == 200 else [{"status": answer.status_code}]
 
     def ended(self) -> list[dict[str, Any]]:
         """The events, once it is over."""
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         return self.events
 
@@ -408,7 +408,7 @@ def test_a_request_whose_run_ends_is_withdrawn(model: Driven, asking: Callable[.
 @pytest.mark.soak
 def test_a_request_that_timed_out_says_so(opened: Open, served: Callable[[Any], Running]) -> None:
     """It tells how long is left, and leaves the inbox then; the run meets the error."""
-    page = opened("/ui/desk/ann?tab=model", of=served(app_of(LlmAgent(name="desk", model=HumanModel(timeout=3)))))
+    page = opened("/ui/desk/ann?tab=model", of=served(app_of(LlmAgent(name="desk", model=HumanModel(timeout=8)))))
     page.find("composer").fill("Hello")
     page.find("composer").press("Enter")
     expect(page.find("model-inbox")).to_contain_text(" left")

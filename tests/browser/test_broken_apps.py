@@ -60,7 +60,7 @@ def test_each_app_and_each_user_has_sessions_of_its_own(opened: Open, apps: Runn
     expect(page.find("session-item")).to_have_count(1)
     page.find("app-select").select_option("west")
     expect(page.find("session-item")).to_have_count(0)
-    assert page.page.url.endswith("/ui/west/ann")
+    assert page.address.endswith("/ui/west/ann")
     page.find("user-id").fill("eve")
     page.find("user-id").press("Enter")
     page.page.wait_for_url("**/ui/west/eve")

@@ -112,6 +112,7 @@ def test_a_file_goes_with_the_message(opened: Open) -> None:
             {"name": "b.txt", "mimeType": "text/plain", "buffer": b"b"},
         ]
     )
+    expect(page.page.get_by_role("button", name="Take b.txt away")).to_be_visible()
     page.page.get_by_role("button", name="Take a.png away").click()
     page.say("look", answered="You said")
     (part,) = [part for part in page.stored()[0]["content"]["parts"] if "inlineData" in part]
@@ -204,6 +205,7 @@ def test_both_endpoints_show_the_same_messages(opened: Open, mode: str) -> None:
         if "/run" in request and "/runs" not in request
     }
     assert asked == ({"run"} if mode == "legacy" else {"run_sse"})
+    expect(page.messages).to_have_count(8)
     shown = [
         (
             each.get_attribute("data-author"),

@@ -23,7 +23,6 @@ def test_the_page_goes_on_when_servers_and_workers_are_killed(opened: Open, tmp_
         with a_server(where, files) as (process, server):
             page = opened(of=server)
             page.forgiven = "ERR_"
-            page.page.set_default_timeout(30_000)
             page.say("hello", answered="You said: hello")
             page.find("composer").fill("pace 600")
             page.find("composer").press("Enter")
@@ -33,7 +32,7 @@ def test_the_page_goes_on_when_servers_and_workers_are_killed(opened: Open, tmp_
         port = int(server.url.rpartition(":")[2])
         with a_server(where, files, port=port) as (_, server):
             page.server = server
-            expect(page.messages.last).to_contain_text("word599", timeout=30_000)
+            expect(page.messages.last).to_contain_text("word599", timeout=60_000)
             page.rest()
             assert page.texts()[-1].split() == [f"word{number}" for number in range(600)]
             page.find("composer").fill("pace 500")

@@ -37,7 +37,6 @@ def shop(browser: Browser) -> Iterator[Page]:
     thread.start()
     context = browser.new_context()
     page = context.new_page()
-    page.set_default_timeout(8000)
     page.goto(f"http://127.0.0.1:{bound.getsockname()[1]}/")
     yield page
     context.close()

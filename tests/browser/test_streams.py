@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import pytest
 from browser.driving import Driven
@@ -82,19 +83,18 @@ def test_a_stopped_answer_is_continued(opened: Open) -> None:
     page.find("continue").click()
     expect(page.messages).to_have_count(3)
     expect(page.messages.last).not_to_contain_text("cut off")
-    assert [event["author"] for event in page.stored()].count("user") == 1
-    if page.find("stop").is_visible():
-        page.find("stop").click()
     page.rest()
+    assert [event["author"] for event in page.stored()].count("user") == 1
 
 
 @pytest.mark.soak
-def test_thoughts_open_while_they_stream_and_close_at_the_answer(opened: Open) -> None:
+def test_thoughts_open_while_they_stream_and_close_at_the_answer(opened: Open, held: Event) -> None:
     """What one thinks is seen as it comes, and out of the way of the answer."""
     page = opened()
     page.find("composer").fill("think 30")
     page.find("composer").press("Enter")
     expect(page.find("thought")).to_contain_text("Let me think")
+    held.set()
     expect(page.messages.last).to_contain_text("w1")
     expect(page.find("thought")).not_to_contain_text("Let me think")
     page.rest()
@@ -119,29 +119,32 @@ def test_a_lost_connection_is_found_again_without_an_event_twice(opened: Open) -
     assert page.texts()[-1].split() == [f"w{index}" for index in range(60)]
 
 
-def test_a_stream_that_breaks_is_taken_up_where_it_broke(opened: Open) -> None:
+def test_a_stream_that_breaks_is_taken_up_where_it_broke(opened: Open, held: Event) -> None:
     """With the id of the last frame; no word is missing or doubled, though the server is first not reached."""
     page = opened()
     asked: list[str | None] = []
 
     def follow(route: Route) -> None:
         asked.append(route.request.headers.get("last-event-id"))
-        if len(asked) < 2:
-            route.abort("connectionfailed")
-        else:
+        if held.is_set():
             route.continue_()
+        else:
+            route.abort("connectionfailed")
 
     page.forgiven = "ERR_CONNECTION_FAILED"
     page.page.route(re.compile("/runs/.*/events"), follow)
     page.page.add_init_script(BREAKING)
     page.goto("/ui/desk/ann")
-    begin(page, "slow 60")
+    begin(page, "held 60")
     expect(page.find("reconnecting")).to_be_visible()
+    while not asked:
+        page.page.wait_for_timeout(20)
+    held.set()
     page.rest()
     assert page.texts()[-1].split() == [f"w{index}" for index in range(60)]
     assert len(page.messages.all()) == 2
     assert all(asked), asked
-    assert len(asked) == 2
+    assert len(asked) > 1
 
 
 BREAKING = """
@@ -168,15 +171,16 @@ window.fetch = async (address, options) => {
 
 
 @pytest.mark.soak
-def test_two_tabs_show_the_same_run(opened: Open) -> None:
+def test_two_tabs_show_the_same_run(opened: Open, held: Event) -> None:
     """A run that another page begins appears, streams, and is there once."""
     first = opened()
     first.say("hello", answered="You said")
     second = opened(f"/ui/desk/ann/{first.opens_session()}")
     expect(second.messages).to_have_count(2)
-    begin(first, "slow 60")
+    begin(first, "held 60")
     expect(second.find("stop")).to_be_visible()
     expect(second.messages.last).to_contain_text("w5")
+    held.set()
     first.rest()
     second.rest()
     expect(second.messages).to_have_count(4)
@@ -184,32 +188,34 @@ def test_two_tabs_show_the_same_run(opened: Open) -> None:
 
 
 @pytest.mark.soak
-def test_nothing_is_lost_when_the_page_is_reloaded_in_a_run(opened: Open) -> None:
+def test_nothing_is_lost_when_the_page_is_reloaded_in_a_run(opened: Open, held: Event) -> None:
     """The run goes on meanwhile, and the page finds it; the draft is there, too."""
     page = opened()
-    begin(page, "slow 60")
+    begin(page, "held 60")
     page.find("composer").fill("and then")
     page.page.reload()
     expect(page.find("composer")).to_have_value("and then")
     expect(page.find("stop")).to_be_visible()
+    held.set()
     page.rest()
     expect(page.messages).to_have_count(2)
     assert page.texts()[-1].split() == [f"w{index}" for index in range(60)]
 
 
 @pytest.mark.soak
-def test_a_run_that_was_begun_elsewhere_appears(opened: Open) -> None:
+def test_a_run_that_was_begun_elsewhere_appears(opened: Open, held: Event) -> None:
     """By another client, of which no tab tells: the page finds it and follows it."""
     page = opened()
     page.say("hello", answered="You said")
-    message = {"role": "user", "parts": [{"text": "slow 80"}]}
+    message = {"role": "user", "parts": [{"text": "held 80"}]}
     body = {"appName": "desk", "userId": "ann", "sessionId": page.opens_session(), "newMessage": message}
     with page.server.client.stream("POST", "/run_sse", json={**body, "streaming": True}) as stream:
         expect(page.find("stop")).to_be_visible()
         expect(page.messages.last).to_contain_text("w20")
+        held.set()
         stream.read()
     page.rest()
-    assert page.texts()[-2] == "slow 80"
+    assert page.texts()[-2] == "held 80"
     assert page.texts()[-1].split() == [f"w{index}" for index in range(80)]
 
 
@@ -218,7 +224,7 @@ def test_the_list_says_what_a_session_is_at(opened: Open) -> None:
     """It runs, waits for a person, or has failed; its last words are what was said, not what went wrong."""
     page = opened("/ui/desk/fay")
     item = page.find("session-item")
-    begin(page, "slow 100")
+    begin(page, "slow 600")
     expect(item).to_contain_text("running")
     page.find("stop").click()
     page.rest()
@@ -285,7 +291,7 @@ def test_a_line_without_end_does_not_stall(opened: Open) -> None:
     page.find("stream-toggle").click()
     page.say("endless line")
     expect(page.page.get_by_role("button", name="Show the 985.0 kB between")).to_be_visible()
-    assert page.page.evaluate(NEXT_FRAME) < 500
+    assert page.page.evaluate(NEXT_FRAME) < 2500  # to lay it out whole takes several times as long
 
 
 @pytest.mark.soak
@@ -336,7 +342,7 @@ def test_the_page_works_at_a_prefix_and_behind_a_token(opened: Open, guarded: Ru
     context_page.find("composer").fill("hello")
     context_page.find("composer").press("Enter")
     expect(context_page.messages.last).to_contain_text("You said: hello")
-    assert "/loom/ui/desk/ann/" in context_page.page.url
+    assert "/loom/ui/desk/ann/" in context_page.address
     context_page.page.reload()
     expect(context_page.messages).to_have_count(2)
     expect(field).to_have_count(0)

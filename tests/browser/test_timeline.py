@@ -13,18 +13,13 @@ from server.serving import Running
 Open = Callable[..., Driven]
 
 
-def copied(page: Driven) -> str:
-    """What the clipboard holds, once a button says that it is there."""
-    expect(page.page.get_by_role("button", name="Copied")).to_be_visible()
-    return page.page.evaluate("navigator.clipboard.readText()")
-
-
 @pytest.mark.soak
 def test_every_event_has_a_row_that_opens_to_its_json(opened: Open) -> None:
     """Rows tell time, author, kind and size; filters choose among them; a row leads to the chat."""
     page = opened()
     page.say("weather in Rome", answered="It is 21")
     rows = page.find("event-row")
+    expect(rows).to_have_count(4)
     assert [row.get_attribute("data-kind") for row in rows.all()] == ["user", "call", "result", "text"]
     page.find("event-filter-kind").select_option("call")
     expect(rows).to_have_count(1)
@@ -72,11 +67,12 @@ def test_events_are_filtered_by_author(opened: Open) -> None:
     """Those who said something may be chosen, alone or with a kind; the sums go on telling of all events."""
     page = opened()
     page.say("flights to Rome")
-    rows, author = page.find("event-row"), page.find("event-filter-author")
-    every = rows.count()
+    rows, author, every = page.find("event-row"), page.find("event-filter-author"), len(page.stored())
+    expect(rows).to_have_count(every)
     assert author.locator("option").all_inner_texts() == ["Author: all", "desk", "flights", "user"]
     for who in ("desk", "flights", "user"):
         author.select_option(who)
+        expect(rows.locator(".event-author").filter(has_not_text=who)).to_have_count(0)
         assert set(rows.locator(".event-author").all_inner_texts()) == {who}
     expect(rows).to_have_count(1)
     expect(page.find("totals")).to_contain_text(f"{every} events")
@@ -96,12 +92,9 @@ def test_an_event_is_copied_as_json_and_as_an_address(opened: Open) -> None:
     page.say("weather in Rome", answered="It is 21")
     row = page.find("event-row").last
     row.get_by_role("button").first.click()
-    page.page.get_by_role("button", name="Copy JSON").click()
-    event = json.loads(copied(page))
+    event = json.loads(page.copied(page.page.get_by_role("button", name="Copy JSON")))
     assert event == page.stored()[-1]
-    expect(page.page.get_by_role("button", name="Copied")).to_have_count(0)
-    page.page.get_by_role("button", name="Copy link").click()
-    address = copied(page)
+    address = page.copied(page.page.get_by_role("button", name="Copy link"))
     assert address.startswith(f"{page.server.url}/ui/desk/ann/{page.session}")
     other = opened(address.removeprefix(page.server.url))
     expect(other.page.locator(f'[data-testid="message"][data-event="{event["id"]}"]')).to_be_focused()
@@ -113,5 +106,5 @@ def test_a_message_is_copied_as_it_was_written(opened: Open, server: Running) ->
     page = opened()
     page.say("weather in Rome", answered="It is 21")
     page.messages.last.hover()
-    page.messages.last.get_by_role("button", name="Copy").click()
-    assert copied(page) == "It is **21 °C** in Rome, and dry."
+    text = page.copied(page.messages.last.get_by_role("button", name="Copy"))
+    assert text == "It is **21 °C** in Rome, and dry."
