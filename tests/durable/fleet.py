@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 
 from flowloom import LlmAgent, Runner, SqliteSessionService
 from flowloom.durable import RunClient, Worker
+from flowloom.plugins import BasePlugin
 from flowloom.sessions.postgres import PostgresSessionService
 from flowloom.sessions.sql_service import SqlSessionService
 from flowloom.testing import ScriptedModel, call
 
-QUICK: dict[str, Any] = {"heartbeat": 0.05, "dead_after": 0.3, "drain": 5.0, "sweep": 0.2}
+QUICK: dict[str, Any] = {"heartbeat": 0.05, "dead_after": 1.0, "drain": 5.0, "sweep": 0.2}
 WHO = {"user_id": "ann", "session_id": "s1"}
 APP = "travel"
 
@@ -55,3 +57,19 @@ def worker_of(service: SqlSessionService, answers: Sequence[Any], *tools: Any, *
 
 def client_of(service: SqlSessionService, **options: Any) -> RunClient:
     return RunClient(APP, service, **options)
+
+
+class Followed(BasePlugin):
+    """Has the models of a worker wait for who follows the run: of a message that is complete, no parts are seen."""
+
+    worker: Worker | None = None
+
+    def __init__(self) -> None:
+        super().__init__("followed")
+
+    async def before_model_callback(self, *, callback_context: Any, **_: Any) -> None:
+        topic = self.worker and self.worker.channel._topics.get(callback_context.invocation_id)
+        for _ in range(500):
+            if not topic or topic.followers:
+                return
+            await asyncio.sleep(0.01)

@@ -138,6 +138,6 @@ async def test_the_events_behind_fewer_than_none_are_all(where: str) -> None:
     service = opened(where)
     async with client_of(service) as client, worker_of(service, ["Hi."]):
         run = await client.submit("Go.", **WHO)
-        await asyncio.wait_for(run.result(), 20)
+        await asyncio.wait_for(run.result(), 60)
         assert [event.text async for event in run.events(after=-1)] == ["Go.", "Hi."]
     await service.close()

@@ -13,7 +13,13 @@ from flowloom.testing.suites.courier import CourierSuite
 from flowloom.testing.suites.courier_place import Crew, Place
 
 
-class TestStoreCourierOnSqlite(CourierSuite):
+class Patient:
+    """Workers, followers and tests have the machine together."""
+
+    behind = 5.0
+
+
+class TestStoreCourierOnSqlite(Patient, CourierSuite):
     @pytest.fixture
     def store(self, tmp_path: Path) -> str:
         return str(tmp_path / "runs.db")
@@ -22,7 +28,7 @@ class TestStoreCourierOnSqlite(CourierSuite):
         return StoreCourier(service, app_name, poll=0.1)
 
 
-class TestStoreCourierOnPostgres(CourierSuite):
+class TestStoreCourierOnPostgres(Patient, CourierSuite):
     @pytest.fixture
     def store(self, postgres_dsn: str) -> str:
         return postgres_dsn
@@ -35,7 +41,7 @@ class TestStoreCourierOnPostgres(CourierSuite):
         super().test_runs_of_a_session_come_in_the_order_of_submission(place, crew)
 
 
-class TestDbosCourier(CourierSuite):
+class TestDbosCourier(Patient, CourierSuite):
     @pytest.fixture
     def store(self, postgres_dsn: str) -> str:
         return postgres_dsn

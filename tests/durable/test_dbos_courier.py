@@ -22,7 +22,7 @@ from flowloom.errors import ConfigurationError, StorageError
 from flowloom.testing import call
 from flowloom.testing.suites.courier_place import until
 
-SOON = 10.0
+SOON = 60.0
 
 
 class Watched(DbosCourier):

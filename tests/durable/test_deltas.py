@@ -97,7 +97,7 @@ async def speaking(where: str, at: Deltas) -> AsyncIterator[tuple[Worker, RunCli
 async def texts(run: SubmittedRun) -> list[str]:
     """The deltas of a run as they come; the model goes on when there was one."""
     found: list[str] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for each in run.stream():
             if isinstance(each, TextDelta):
                 found.append(each.text)
@@ -219,8 +219,8 @@ async def test_a_stranger_leaves_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One that says nothing, or anything, is hung up on, before and after the handshake; no task or socket is left."""
-    monkeypatch.setattr(deltas, "STRANGER", 0.5)
-    monkeypatch.setattr(channel, "STRANGER", 0.5)
+    monkeypatch.setattr(deltas, "STRANGER", 2.0)
+    monkeypatch.setattr(channel, "STRANGER", 2.0)
     service, before = opened(str(tmp_path / "f.db")), asyncio.all_tasks()
     options = certificate(tmp_path) if over == "TLS" else {}
     async with worker_of(service, steps(1), deltas=Deltas(HERE, **options)) as worker:
@@ -231,7 +231,7 @@ async def test_a_stranger_leaves_nothing(
             with contextlib.suppress(OSError):
                 writer.write(said)
                 await writer.drain()
-                while await asyncio.wait_for(reader.read(1000), 5):  # an alert of TLS may come first
+                while await asyncio.wait_for(reader.read(1000), 60):  # an alert of TLS may come first
                     pass
             writer.transport.abort()
         door = worker.channel._door
@@ -248,7 +248,7 @@ async def test_a_worker_ends_at_once_whoever_is_connected(tmp_path: Path, over: 
     options = certificate(tmp_path) if over == "TLS" else {}
     service = opened(str(tmp_path / "f.db"))
     before = asyncio.all_tasks()
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         async with worker_of(service, steps(1), deltas=Deltas(HERE, **options)) as worker:
             remote = Remote.of(worker.channel.address)
             assert remote is not None
@@ -278,7 +278,7 @@ async def test_who_follows_a_worker_that_is_killed_goes_on_with_the_next(tmp_pat
     mine = opened(where)
     with started(*command) as first:
         assert first.stdout.readline() == "up\n"
-        async with asyncio.timeout(40), client_of(mine) as client:
+        async with asyncio.timeout(60), client_of(mine) as client:
             run, found = await client.submit("Go.", **WHO), list[Any]()
             async with worker_after(first, where, options) as follows:
                 async for event in client_events(run):
@@ -286,7 +286,7 @@ async def test_who_follows_a_worker_that_is_killed_goes_on_with_the_next(tmp_pat
                     if len(found) == 2:
                         follows.set()
     await mine.close()
-    assert first.wait(20) == -signal.SIGKILL
+    assert first.wait(60) == -signal.SIGKILL
     assert [event.text for event in found if not event.partial] == ["Go.", "Hello there."]
     assert any(event.partial for event in found)
 

@@ -21,7 +21,7 @@ from flowloom.testing.scripted import response_of
 from flowloom.testing.suites.courier_place import until
 
 __all__ = ["where"]
-SOON = 20.0
+SOON = 60.0
 BOB: dict[str, Any] = {"user_id": "bob", "session_id": "b1"}
 ONE_OF_APP = [ConcurrencyLimit("app", most=1)]
 LONG_SWEEP: dict[str, Any] = {"sweep": 60.0}

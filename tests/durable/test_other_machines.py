@@ -43,7 +43,7 @@ async def test_a_run_is_taken_at_once(postgres_dsn: str) -> None:
         await listens(postgres_dsn)
         began = time.monotonic()
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).text == "Hello."
+        assert (await asyncio.wait_for(run.result(), 60)).text == "Hello."
         assert time.monotonic() - began < 15
     await mine.close()
     await theirs.close()
@@ -62,10 +62,10 @@ async def test_a_run_is_cancelled_at_once(postgres_dsn: str) -> None:
     async with worker(theirs, [call("sleep")], sleep), client_of(mine) as client:
         await listens(postgres_dsn)
         run = await client.submit("Go.", **WHO)
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 60)
         began = time.monotonic()
         assert await run.cancel() == "running"
-        assert (await asyncio.wait_for(run.result(), 20)).status == "cancelled"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "cancelled"
         assert time.monotonic() - began < 15
     await mine.close()
     await theirs.close()
@@ -83,7 +83,7 @@ async def test_a_worker_listens_again_when_its_connection_was_cut(postgres_dsn: 
             connection.execute(f"{sql} AND datname = current_database()".encode())
         await listens(postgres_dsn)
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).text == "Hello."
+        assert (await asyncio.wait_for(run.result(), 60)).text == "Hello."
     await listens(postgres_dsn, 0)
     await mine.close()
     await theirs.close()

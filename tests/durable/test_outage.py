@@ -24,7 +24,7 @@ from flowloom.testing.suites.courier_place import Place, quiet, story, submitted
 
 __all__ = ["where"]
 TIMES = range(5 if int(os.environ.get("FLOWLOOM_KILLS", "30")) >= 200 else 1)
-AWAY = [2.0, 20.0] if os.environ.get("FLOWLOOM_LONG") else [2.0]
+AWAY = [4.0, 20.0] if os.environ.get("FLOWLOOM_LONG") else [4.0]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def outlived(cluster: Cluster, folder: Path, seconds: float, kind: str) ->
 
 async def test_a_file_that_is_locked_for_long_fails_no_run(tmp_path: Path) -> None:
     """And no worker is dead, though it was not heard of for longer than that: the others had no database either."""
-    await locked_out(tmp_path, 1.0, 0.6)
+    await locked_out(tmp_path, 2.5, 1.5)
 
 
 @pytest.mark.soak
@@ -138,7 +138,7 @@ async def test_a_run_whose_log_cannot_be_read_at_first_is_handed_back(where: str
     service.database.read = read
     async with worker_of(service, steps(1)), client_of(other) as client:
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
         assert failed
         assert (await run.info()).attempts == 1
     await service.close()

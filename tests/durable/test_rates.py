@@ -227,7 +227,7 @@ async def test_calls_write_nothing_while_the_share_lasts(where: str, limit: Mode
         began = uptime()
         runs = [await client.submit("Go.", user_id=f"u{number}", session_id="s") for number in range(40)]
         for run in runs:
-            assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+            assert (await asyncio.wait_for(run.result(), 60)).status == "final"
         beats = uptime() - began
     assert len(moments) == 40
     assert 1 <= lanes.count("slot") <= 2 + beats
@@ -241,14 +241,15 @@ async def test_shares_keep_to_the_limit_while_workers_come_and_go(where: str) ->
     limit = ModelLimit("*", per_minute=30 * 64)
     worker, other, late = (limited(service, limit, 0.2, moments) for _ in range(3))
     async with client_of(service) as client, worker, other:
+        began = uptime()
         runs = [await client.submit("Go.", user_id=f"u{number}", session_id="s") for number in range(40)]
         await until(lambda: len(moments) > 10)
         async with late:
             await until(lambda: len(moments) > 20)
         for run in runs:
-            assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+            assert (await asyncio.wait_for(run.result(), 60)).status == "final"
     assert len(moments) == 40
-    assert 39 / 30 - 2 * 0.2 <= max(moments) - min(moments) < 10
+    assert max(moments) - began >= 39 / 30 - 2 * 0.2
     await service.close()
 
 

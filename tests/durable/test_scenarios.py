@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator
@@ -19,10 +18,9 @@ if str(HERE) not in sys.path:
 
 from conformance import compare, driver, engine  # noqa: E402
 
-from durable.fleet import opened  # noqa: E402
+from durable.fleet import Followed, opened  # noqa: E402
 from flowloom import Event, RunConfig, Runner  # noqa: E402
 from flowloom.durable import DbosCourier, RunClient, RunFailedError, Worker  # noqa: E402
-from flowloom.plugins import BasePlugin  # noqa: E402
 
 SCENARIOS = sorted((HERE / "conformance" / "scenarios").glob("*.json"))
 SCENARIOS.remove(HERE / "conformance" / "scenarios" / "stop-after-partial.json")  # a run goes on that is not followed
@@ -35,21 +33,12 @@ RUNS = [
 ]
 
 
-class Slow(BasePlugin):
-    """Lets the follower of a run come before its first delta, as models do."""
-
-    def __init__(self) -> None:
-        super().__init__("slow")
-
-    async def before_model_callback(self, **_: Any) -> None:
-        await asyncio.sleep(0.1)
-
-
 class FleetRunner:
     """A runner of which each run is submitted to a worker of its own."""
 
-    def __init__(self, runner: Runner[Any], dsn: str | None) -> None:
+    def __init__(self, runner: Runner[Any], followed: Followed, dsn: str | None) -> None:
         self._runner = runner
+        self._followed = followed
         self._dsn = dsn
         """Where DBOS brings the runs; None for the store's own courier."""
 
@@ -59,7 +48,7 @@ class FleetRunner:
         arguments["run_config"] = arguments.get("run_config") or RunConfig()
         couriers = [DbosCourier(self._dsn) if self._dsn else None for _ in range(2)]
         async with (
-            Worker(runner, courier=couriers[0]),
+            Worker(runner, courier=couriers[0]) as self._followed.worker,
             RunClient(runner.app_name, runner.session_service, courier=couriers[1]) as client,
         ):
             async for event in client.run_async(**arguments):
@@ -82,9 +71,9 @@ def test_a_scenario_gives_its_trace_by_a_fleet(
 
     def make(app_name: str, agent: Any, session_service: Any, artifact_service: Any, plugins: Any) -> Any:
         given = {"session_service": session_service, "artifact_service": artifact_service}
-        slow = [*(plugins or ()), *([Slow()] if "stream" in path.stem else ())]
-        runner = Runner(app_name=app_name, agent=agent, plugins=slow or None, **given)
-        return FleetRunner(runner, where if kind == "dbos" else None)
+        followed = Followed()
+        given["plugins"] = [*(plugins or ()), *([followed] if "stream" in path.stem else ())] or None
+        return FleetRunner(Runner(app_name=app_name, agent=agent, **given), followed, where if kind == "dbos" else None)
 
     def family(error: Exception) -> str:
         limit = isinstance(error, RunFailedError) and error.code == "LlmCallsLimitExceededError"

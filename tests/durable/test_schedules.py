@@ -109,7 +109,7 @@ async def test_what_is_due_is_submitted_once(where: str) -> None:
                 if runs := await client.list():
                     break
                 await asyncio.sleep(0.01)
-            result = await asyncio.wait_for((await client.attach(runs[0].run_id)).result(), 20)
+            result = await asyncio.wait_for((await client.attach(runs[0].run_id)).result(), 60)
             assert result.status == "final"
             assert len(await client.list()) == 1
         (found,) = await client.schedules.list()
@@ -189,7 +189,7 @@ async def test_a_schedule_that_cannot_be_read_keeps_nothing_else(where: str) -> 
         await client.registry.write(lambda c: c.execute(passed), "test")
         run = await client.submit("Go.", user_id="ann", session_id="s1", labels=["none has it"], expires=0.2)
         async with worker_of(service, []):
-            assert (await asyncio.wait_for(run.result(), 20)).status == "cancelled"
+            assert (await asyncio.wait_for(run.result(), 60)).status == "cancelled"
         (second,) = await client.list(status="ready")
         assert second.run_id.startswith("travel:second:")
     await service.close()

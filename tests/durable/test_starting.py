@@ -47,7 +47,7 @@ async def test_a_worker_that_cannot_listen_leaves_the_process_its_dbos(postgres_
                 pass
     async with client_of(service) as client, worker_of(service, steps(1), courier=DbosCourier(postgres_dsn)):
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
     await service.close()
 
 
@@ -101,7 +101,7 @@ async def test_a_worker_that_reads_nothing_keeps_no_client_waiting(tmp_path: Pat
             row = worker.row("stopped")._replace(address=f"{this_machine()}:unix:{path}")
             await worker.registry.register(row)
             courier = StoreCourier(service, APP)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 for _ in range(3000):
                     await courier.offer(["r1"])
             await courier.close()

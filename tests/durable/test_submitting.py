@@ -38,7 +38,7 @@ async def test_a_submitted_run_is_run_by_a_worker(where: str) -> None:
     mine, theirs = opened(where), opened(where)
     async with worker_of(theirs, steps(2)), client_of(mine) as client:
         run = await client.submit("Plan a trip.", **WHO)
-        result = await asyncio.wait_for(run.result(), 20)
+        result = await asyncio.wait_for(run.result(), 60)
         assert (result.status, result.text, result.model_calls, result.tool_calls) == ("final", "Done.", 3, 2)
         assert result.invocation_id == run.id
         assert [event.author async for event in run.events()] == ["user", *["agent"] * 5]
@@ -55,7 +55,7 @@ async def test_what_a_run_leaves_is_what_it_leaves_in_process(where: str) -> Non
     await runner.run_to_result(user_id="ann", session_id="here", new_message="Go.")
     async with worker_of(service, steps(2)), client_of(service) as client:
         run = await client.submit("Go.", user_id="ann", session_id="there")
-        await asyncio.wait_for(run.result(), 20)
+        await asyncio.wait_for(run.result(), 60)
     logs: list[Any] = []
     for name in ("here", "there"):
         session = await service.get_session(app_name=APP, user_id="ann", session_id=name)
@@ -88,7 +88,7 @@ async def test_the_message_leaves_the_registry_when_the_log_has_it(where: str) -
         assert row is not None
         assert "A secret plan." in (row.message or "")
         async with worker_of(service, steps(1)):
-            await asyncio.wait_for(run.result(), 20)
+            await asyncio.wait_for(run.result(), 60)
         row = await client.registry.find(run.id)
         assert row is not None
         assert "secret" not in repr(row)
@@ -104,7 +104,7 @@ async def test_a_run_that_is_paused_before_it_begins_begins_when_it_is_resumed(w
         assert await run.pause() == "paused"
         await run.resume()
         async with worker_of(service, ["Done."]):
-            assert (await asyncio.wait_for(run.result(), 20)).text == "Done."
+            assert (await asyncio.wait_for(run.result(), 60)).text == "Done."
         events = [event async for event in run.events()]
         assert [(event.author, event.text) for event in events] == [("user", "Go."), ("agent", "Done.")]
         session = await service.get_session(app_name=APP, **WHO)
@@ -126,7 +126,7 @@ async def test_state_that_comes_with_an_answer_or_a_resumption_is_the_sessions(w
         paying = FunctionTool(pay, require_confirmation=True)
         async with worker_of(service, answers, paying):
             run = await client.submit("Go.", **WHO)
-            (pending,) = (await asyncio.wait_for(run.result(), 20)).pending
+            (pending,) = (await asyncio.wait_for(run.result(), 60)).pending
             reply = types.Content(role="user", parts=[pending.approve()])
             with pytest.raises(RunFailedError):
                 await client.run_to_result(**WHO, new_message=reply, state_delta={"account": 1})
@@ -163,11 +163,11 @@ async def test_a_message_that_is_not_in_the_log_is_kept_for_the_next_attempt(whe
     async with client_of(service) as client, Worker(runner, **QUICK):
         retry = None if by_hand else RetryPolicy(backoff=0.01, retry_on=any_error)
         run = await client.submit("Go.", **WHO, retry=retry, state_delta={"kept": 1})
-        result = await asyncio.wait_for(run.result(), 20)
+        result = await asyncio.wait_for(run.result(), 60)
         if by_hand:
             assert result.status == "failed"
             await run.retry()
-            result = await asyncio.wait_for(run.result(), 20)
+            result = await asyncio.wait_for(run.result(), 60)
         assert result.text == "Done."
         (request,) = runner.agent.model.requests
         assert [part.text for content in request.contents for part in content.parts] == ["Go."]
@@ -195,7 +195,7 @@ async def test_a_run_is_written_to_the_registry_three_times(where: str) -> None:
     async with client_of(service) as client, worker_of(service, steps(5)):
         service.database.write = write
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
         service.database.write = real
     assert [lane for lane in lanes if lane in ("run", "claim")] == ["run", "claim", "run"]
     await service.close()
@@ -319,7 +319,7 @@ async def test_the_settings_of_a_run_reach_its_worker(where: str) -> None:
     async with worker_of(service, steps(1)), client_of(service) as client:
         config = RunConfig(custom_metadata={"from": "afar"}, max_llm_calls=1)
         run = await client.submit("Go.", **WHO, run_config=config, state_delta={"mood": "calm"})
-        result = await asyncio.wait_for(run.result(), 20)
+        result = await asyncio.wait_for(run.result(), 60)
         assert result.status == "limit"
         assert {(event.custom_metadata or {}).get("from") for event in result.events} == {"afar"}
     session = await service.get_session(app_name=APP, **WHO)
@@ -342,9 +342,9 @@ async def test_a_run_that_is_handed_over_was_not_taken_over(where: str) -> None:
     async with client_of(service) as client:
         async with worker_of(service, [call("hold"), "Done."], hold, drain=0):
             run = await client.submit("Go.", **WHO)
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
         async with worker_of(service, [call("hold"), "Done."], hold):
-            assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+            assert (await asyncio.wait_for(run.result(), 60)).status == "final"
         info = await run.info()
         assert (info.takeovers, info.attempts) == (0, 1)
     await service.close()

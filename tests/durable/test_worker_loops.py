@@ -18,6 +18,7 @@ from flowloom.durable import StoreCourier, Worker
 from flowloom.durable.channel import path_of
 from flowloom.durable.courier import Deliver, Free
 from flowloom.events.parts import content_of, text_part
+from flowloom.sessions.leases import uptime
 from flowloom.testing.suites.courier_place import until
 
 __all__ = ["where"]
@@ -91,7 +92,7 @@ async def test_a_worker_keeps_house_after_any_error(where: str, wrong: Exception
         worker.registry.promote = failing_once(worker.registry.promote, wrong, told)
         await until(lambda: bool(told))
         run = await client.submit("Go.", **WHO, delay=0.05)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
     await service.close()
 
 
@@ -118,7 +119,7 @@ async def test_a_courier_that_fails_in_any_way_is_asked_again(where: str) -> Non
     service = opened(where)
     async with worker_of(service, steps(1), courier=Broken(service, "travel", poll=0.1)), client_of(service) as client:
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
     await service.close()
 
 
@@ -127,7 +128,7 @@ async def test_a_courier_that_fails_makes_no_submission_fail(where: str) -> None
     service = opened(where)
     async with worker_of(service, steps(1)), client_of(service, courier=Broken(service, "travel")) as client:
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
     await service.close()
 
 
@@ -135,12 +136,12 @@ async def test_a_courier_that_returns_is_asked_again_in_a_while(where: str) -> N
     """And keeps the worker's loop from nothing meanwhile."""
     service = opened(where)
     courier = Returning(service, "travel")
-    async with worker_of(service, steps(1), courier=courier), client_of(service) as client:
+    async with worker_of(service, steps(1), courier=courier) as worker, client_of(service) as client:
         run = await client.submit("Go.", **WHO)
-        assert (await asyncio.wait_for(run.result(), 20)).status == "final"
-        served = courier.served
+        assert (await asyncio.wait_for(run.result(), 60)).status == "final"
+        served, began = courier.served, uptime()
         await asyncio.sleep(0.05)
-        assert courier.served <= served + 4
+        assert courier.served <= served + 2 + (uptime() - began) / (worker.beats.heartbeat / 2)
     await service.close()
 
 
@@ -148,7 +149,7 @@ async def test_a_courier_that_returns_is_asked_again_in_a_while(where: str) -> N
 async def test_a_worker_ends_though_it_is_rung_at_that_moment(tmp_path: Path, turns: int) -> None:
     """However many turns of the loop the ring came before: what waits for rings is cancelled all the same."""
     service = opened(str(tmp_path / "fleet.db"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with worker_of(service, steps(1), heartbeat=20.0, dead_after=60.0, sweep=20.0) as worker:
             await asyncio.sleep(0.02)
             worker._ring()
@@ -177,7 +178,7 @@ async def test_a_worker_ends_though_a_follower_reads_nothing(tmp_path: Path) -> 
         app_name="travel", agent=LlmAgent(name="agent", model=Talking(), tools=[step]), session_service=service
     )
     with socket.socket(socket.AF_UNIX) as follower:
-        async with asyncio.timeout(20), client_of(service) as client, Worker(runner) as worker:
+        async with asyncio.timeout(60), client_of(service) as client, Worker(runner) as worker:
             path = path_of(worker.channel.address)
             assert path is not None
             follower.connect(path)
@@ -198,7 +199,7 @@ async def test_a_caller_that_says_anything_disturbs_no_worker(tmp_path: Path, ca
         for said in (b"\xff\n", b"[1]\n", b'{"token": "\xc3\xa9"}\n', b"[" * 100_000 + b"\n", b'{"token": 3}\n'):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(said)
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     await service.close()

@@ -45,7 +45,7 @@ class AskingRules(CourierRules):
             assert await run.cancel() == "running"
             result = await asyncio.wait_for(run.result(), SECONDS)
             assert result.status == "cancelled"
-            assert time.monotonic() - began_at < 5
+            assert time.monotonic() - began_at < 12
             await legal(run)
             crew.kill(pid)
 

@@ -95,10 +95,11 @@ class DyingRules(CourierRules):
     async def test_a_worker_that_is_told_to_end_hands_its_runs_over(self, place: Place, crew: Crew) -> None:
         """After the step that is under way: nothing is done again."""
         async with self.client(place) as client:
-            first = crew.start(place, pause=0.2, drain=0.0)  # the second one is up before it is done
+            # the second one is up before it is done, and buries none that lives on a busy machine
+            first = crew.start(place, pause=0.2, drain=0.0, dead_after=10.0)
             run = await submitted(client, 1, steps=8)
             await until(lambda: len(place.lines()) > 2)
-            second = crew.start(place, pause=0.01)
+            second = crew.start(place, pause=0.01, dead_after=10.0)
             crew.kill(first, signal.SIGTERM)
             await all_final([run])
             assert await story(run) == quiet(8, run)

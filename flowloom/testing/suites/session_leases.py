@@ -135,8 +135,8 @@ class LeaseRules(SessionRules):
         place = await self.place()
         await place.create("s1")
         other = await self.reopened(place)
-        held = await lease(place, seconds=0.3)
-        for _ in range(20):
+        held = await lease(place, seconds=1.0)  # so long that one that is busy renews it in time
+        for _ in range(60):
             await asyncio.sleep(_MOMENT)
         await expect_busy(other)
         await held.release()
