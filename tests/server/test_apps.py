@@ -185,17 +185,17 @@ def test_no_request_waits_for_the_import_of_an_app(tmp_path: Path, monkeypatch: 
     gate = types.ModuleType("gate_of_an_import")
     gate.entered, gate.opened, gate.count = threading.Event(), threading.Event(), []  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, gate.__name__, gate)
-    waits = "import gate_of_an_import as gate\ngate.count.append(1); gate.entered.set(); assert gate.opened.wait(10)"
+    waits = "import gate_of_an_import as gate\ngate.count.append(1); gate.entered.set(); assert gate.opened.wait(60)"
     write(tmp_path / "slow_app", "slow_app", imports=waits)
     write(tmp_path / "quick_app", "quick_app")
     with (
         serving(get_fast_api_app(agents_dir=tmp_path, web=True, use_local_storage=False)) as server,
         ThreadPoolExecutor() as threads,
     ):
-        ask = functools.partial(httpx.get, f"{server.url}/apps/slow_app/app-info", timeout=20, trust_env=False)
+        ask = functools.partial(httpx.get, f"{server.url}/apps/slow_app/app-info", timeout=60, trust_env=False)
         first = threads.submit(ask)
         try:
-            assert gate.entered.wait(10)
+            assert gate.entered.wait(60)
             second = threads.submit(ask)
             assert server.client.get("/health").status_code == 200
             assert server.client.get("/apps/slow_app/users/u/sessions").status_code == 200
@@ -311,9 +311,12 @@ def test_sessions_begin_with_the_state_of_the_app(tmp_path: Path, caplog: pytest
 def test_loading_a_folder_takes_no_time(agents_dir: Path) -> None:
     """A list of apps reads no app."""
     apps = AppFolder(agents_dir)
-    begin = time.process_time()
-    apps.names()
-    assert time.process_time() - begin < 0.05
+    spent: list[float] = []
+    for _ in range(5):  # other threads work, too
+        begin = time.process_time()
+        apps.names()
+        spent.append(time.process_time() - begin)
+    assert min(spent) < 0.05
 
 
 def test_an_app_that_a_file_describes_is_served(tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ async def test_both_appends_are_measured(tmp_path: Path) -> None:
 async def test_an_append_behind_a_fence_takes_a_tenth_longer_at_most(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    """In the median of 20 rounds, append by append in turns, where other tests disturb least of three times."""
+    """In the median of 20 rounds, append by append in turns, where other tests disturb least of ten times."""
     ratio = 2.0
-    for number in range(3):
+    for number in range(10):
         if kind == "sqlite":
             where = str(tmp_path / f"{number}.db")
         else:
