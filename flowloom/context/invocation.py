@@ -210,7 +210,7 @@ class InvocationContext:
     def path(self) -> str:
         """The agent's place in the tree: the names from the root down, joined by dots."""
         if self._path is None:
-            self._path = self.path_prefix + ".".join([*(agent.name for agent in self.lineage), self.agent.name])
+            self._path = self.path_prefix + ".".join([agent.name for agent in (*self.lineage, self.agent)])
         return self._path
 
     @property
@@ -247,11 +247,11 @@ class InvocationContext:
         new.__dict__.update(self.__dict__)
         new._path = None
         if update:
-            if derived := sorted(_DERIVED.intersection(update)):
+            if derived := _DERIVED.intersection(update):
                 raise ConfigurationError(
-                    f"The copy of a context cannot have another {quoted_list(derived)}: it shares the run. Make a "
-                    f"context of its own by `InvocationContext(...)`; a `session` that is set on a context is that of "
-                    f"the whole run."
+                    f"The copy of a context cannot have another {quoted_list(sorted(derived))}: it shares the run. "
+                    f"Make a context of its own by `InvocationContext(...)`; a `session` that is set on a context is "
+                    f"that of the whole run."
                 )
             new.__dict__.update(update)
             if "agent" in update:

@@ -66,11 +66,13 @@ class Rounds:
     """What was taken out of the message: answers to requests for a credential."""
     _left_to_others: tuple[str, list[PendingCall]] | None = field(default=None, init=False)
     """The invocation whose decisions the message has only repeated, and what waits in it."""
-    _rounds: list[Round] = field(default_factory=list[Round], init=False)
-    _later: list[types.Content] = field(default_factory=list[types.Content], init=False)
-    """Answers for other agents, which are resumed when the agents before them are done."""
-    _decided: set[str] = field(default_factory=set[str], init=False)
-    """The requests that `confirm` was asked about: what it has left open is a person's."""
+
+    def __post_init__(self) -> None:
+        self._rounds: list[Round] = []
+        self._later: list[types.Content] = []
+        """Answers for other agents, which are resumed when the agents before them are done."""
+        self._decided: set[str] = set()
+        """The requests that `confirm` was asked about: what it has left open is a person's."""
 
     def check(self) -> None:
         """Read the arguments, as `events` does first. Raises `InputValidationError` or `ConfigurationError`."""
@@ -82,8 +84,9 @@ class Rounds:
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(config).__name__}`.")
         if type(self.user_id) is not str or type(self.session_id) is not str:
             check_texts(user_id=self.user_id, session_id=self.session_id)
-        if config is not None and (marks := sorted(MARKS.intersection(config.custom_metadata or ()))):
-            raise InputValidationError(f"`custom_metadata` has {quoted_list(marks)}, the engine's own. Rename it.")
+        if config is not None and (marks := MARKS.intersection(config.custom_metadata or ())):
+            named = quoted_list(sorted(marks))
+            raise InputValidationError(f"`custom_metadata` has {named}, the engine's own. Rename it.")
         if delta is not None and not isinstance(delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"`state_delta` takes a dict of names and values, not {delta!r:.60}.")
 
