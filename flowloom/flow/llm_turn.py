@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from flowloom.context.protocols import AnyFlow, AnyLlmAgent
 from flowloom.errors import CallbackError, Halt, IncompleteStreamError, LimitExceededError
 from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, parts_of, response_part
-from flowloom.events.response import LlmResponse
 from flowloom.flow.delegation import delegated_context, ends_turn, response_of_task, unresolved_tasks
 from flowloom.flow.ending import error_event
 from flowloom.flow.handover import place_of_target
@@ -30,6 +29,7 @@ from flowloom.log.marks import AGENT_ENDED, is_from_agent_tool
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 from flowloom.processors.output_schema import refusal_in, retry_event
+from flowloom.tools.calls import CallResults
 from flowloom.tools.confirmation import follow_ups
 from flowloom.tools.delegation import task_result
 
@@ -111,27 +111,18 @@ class LlmTurn(Turn):
     async def step(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2). Without the model, if an earlier run has left calls of
         sub-agents open: when what people have decided is done, they come first."""
-        request, result, run = LlmRequest.empty(None), StepResult(), self.ctx.run
-        steps = steps_of(self.llm, self.flow.steps, run)
-        call = ModelCall(self.ctx, request, spans, processed=bool(steps.response))
+        request, result = LlmRequest.empty(None), StepResult()
+        steps = steps_of(self.llm, self.flow.steps, self.ctx.run)
+        call = ModelCall(self.ctx, request, spans, steps)
         try:
-            try:
-                produced = run_steps(steps.request, self.ctx, request)
-                if produced is not None:
-                    async with aclosing(produced):
-                        async for event in produced:
-                            yield self._took(result, event)
-                            result.transfer_to = run.ledger.handovers.get(event.id, result.transfer_to)
-            except Halt as halt:
-                result.halted_by = halt.processor
-            produced = self._resumed_events(result)
+            produced = self._events_before_model(steps, request, result)
             if produced is not None:
                 async with aclosing(produced):
                     async for event in produced:
                         yield event
             result.answered = not self._wants_model(result)
             while not result.answered and (response := await call.next_response(self.final_step)) is not None:
-                produced = self._response_events(steps, call, request, response)
+                produced = run_steps(call.response_steps, self.ctx, request, response)
                 if produced is not None:
                     async with aclosing(produced):
                         async for event in produced:
@@ -140,10 +131,15 @@ class LlmTurn(Turn):
                 if event is None:
                     continue
                 yield (event := self._noted(result, self._finished(result, event)))
-                if call.has_calls:
-                    async with aclosing(self._run_tools(result, event, request)) as answers:
-                        async for answer in answers:
-                            yield answer
+                if not call.has_calls or result.answered:  # by errors or by the client, and not here
+                    continue
+                running, forwarded = tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
+                if forwarded is not None:
+                    async with aclosing(forwarded):
+                        async for inner in forwarded:
+                            yield inner
+                for answer in self._answers(result, event, await running):
+                    yield answer
         except LimitExceededError as error:
             result.limit = error
         finally:
@@ -151,19 +147,32 @@ class LlmTurn(Turn):
         for event in self._concluded(result):
             yield event
 
-    def _response_events(
-        self, steps: StepsOfTurn, call: ModelCall, request: LlmRequest, response: LlmResponse
-    ) -> Events | None:
-        """The events of the response side; None if it has none, as usual."""
-        busy = steps.files if call.has_files else steps.response
-        return run_steps(busy, self.ctx, request, response) if busy else None
+    def _events_before_model(self, steps: StepsOfTurn, request: LlmRequest, result: StepResult) -> Events | None:
+        """Build the request; the events of that, and of what is resumed. None if there are none, as usual."""
+        try:
+            produced = run_steps(steps.request, self.ctx, request)
+        except Halt as halt:
+            produced, result.halted_by = None, halt.processor
+        return None if produced is None and not self.ctx.resumed else self._produced(produced, result)
 
-    def _took(self, result: StepResult, event: Event) -> Event:
-        """An event of a request processor: the results of a confirmed tool, say."""
-        event = self._noted(result, keep_answer(self.ctx, self.llm, event) if self.keeps else event)
-        result.waiting = result.waiting or is_from_agent_tool(event)
-        result.answered = result.answered or event.id in (self.ctx.run.outputs or ())
-        return event
+    async def _produced(self, produced: Events | None, result: StepResult) -> Events:
+        """The events of the request processors (the results of a confirmed tool, say), and then of the calls that are
+        resumed."""
+        if produced is not None:
+            try:
+                async with aclosing(produced):
+                    async for event in produced:
+                        event = self._noted(result, keep_answer(self.ctx, self.llm, event) if self.keeps else event)
+                        result.waiting = result.waiting or is_from_agent_tool(event)
+                        result.answered = result.answered or event.id in (self.ctx.run.outputs or ())
+                        yield event
+                        result.transfer_to = self.ctx.run.ledger.handovers.get(event.id, result.transfer_to)
+            except Halt as halt:
+                result.halted_by = halt.processor
+        if self.ctx.resumed:
+            async with aclosing(self._resume_single_turns(result)) as resumed:
+                async for event in resumed:
+                    yield event
 
     def _wants_model(self, result: StepResult) -> bool:
         """Whether the model is to be called, now that the request is built.
@@ -188,10 +197,8 @@ class LlmTurn(Turn):
         if event.partial:
             return event
         result.last = self.note(event)
-        if self.structured:
-            wrong = refusal_in(event)
-            if wrong is not None:
-                result.unfit, self.refusals = wrong, self.refusals + 1
+        if self.structured and (wrong := refusal_in(event)) is not None:
+            result.unfit, self.refusals = wrong, self.refusals + 1
         return event
 
     def _finished(self, result: StepResult, event: Event) -> Event:
@@ -207,23 +214,14 @@ class LlmTurn(Turn):
 
     # -- tool calls -------------------------------------------------------------------------------
 
-    async def _run_tools(self, result: StepResult, event: Event, request: LlmRequest) -> Events:
-        """What comes of the calls of an event. Raises the error of a call that ends the run."""
-        if result.answered:  # by errors or by the client, and not here
-            return
-        running, forwarded = tool_run(self.ctx, event.get_function_calls(), request.tools_dict)
-        if forwarded is not None:
-            async with aclosing(forwarded):
-                async for inner in forwarded:
-                    yield inner
-        results = await running
+    def _answers(self, result: StepResult, event: Event, results: CallResults) -> Iterator[Event]:
+        """What has come of the calls of an event. Raises the error of a call that ends the run."""
         if results.event is not None:
             result.transfer_to = results.event.actions.transfer_to_agent
             yield self._noted(result, self._finished(result, results.event))
             for further in follow_ups(self.ctx, parts_of(event.content), results.event):
                 yield self._noted(result, self._finished(result, further))
-        for waiting in results.waiting:
-            yield waiting
+        yield from results.waiting
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)
@@ -239,16 +237,14 @@ class LlmTurn(Turn):
         result.cut_short = bool(singles and self.ctx.run.stopped)
         result.waiting = result.waiting or (bool(singles) and not result.cut_short)
 
-    def _resumed_events(self, result: StepResult) -> Events | None:
-        """Take note of the calls of sub-agents that an earlier run has left open; what comes of those that are resumed
-        at once. What waits beside them is asked in the step after."""
-        singles, result.tasks = unresolved_tasks(self.ctx) if self.ctx.resumed and self.agent.sub_agents else ((), ())
+    async def _resume_single_turns(self, result: StepResult) -> Events:
+        """Take note of the calls of sub-agents that an earlier run has left open, and resume the `single_turn` ones at
+        once. What waits beside them is asked in the step after."""
+        singles, result.tasks = unresolved_tasks(self.ctx)
         result.waiting = result.waiting and not (singles or result.tasks)
-        return self._resume_single_turns(result, singles) if singles else None
-
-    async def _resume_single_turns(self, result: StepResult, calls: Sequence[types.FunctionCall]) -> Events:
-        """Resume the `single_turn` agents whose calls an earlier run has left open, all at once."""
-        running, forwarded = resumed_run(self.ctx, calls)
+        if not singles:
+            return
+        running, forwarded = resumed_run(self.ctx, singles)
         async with aclosing(forwarded):
             async for event in forwarded:
                 yield event

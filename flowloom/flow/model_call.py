@@ -17,7 +17,9 @@ from flowloom.events.json_data import json_arguments
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.flow.given_ids import GivenIds, mark_of
+from flowloom.flow.observed import StepsOfTurn
 from flowloom.flow.paid import Paid, with_paid
+from flowloom.flow.pipeline import Step
 from flowloom.models.base_llm import BaseLlm, as_response, is_silent, mark_if_empty
 from flowloom.models.request import Dropped, LlmRequest, Origin
 from flowloom.processors.model_choice import model_of
@@ -32,7 +34,7 @@ ONLY_THOUGHTS = "MODEL_RETURNED_ONLY_THOUGHTS"
 class ModelCall:
     """A call from the before-callbacks to the last response; nothing is asked before a response is.
 
-    `processed`: whether response processors see what it gives.
+    `steps` are the processors of the turn.
 
     The order: plugin, then agent callbacks before; the wrappers and the model; for each response, or the error,
     the on-error callbacks, call ids, plugin, then agent callbacks after. The first callback that answers wins.
@@ -40,18 +42,17 @@ class ModelCall:
 
     has_calls: bool
     """Whether the latest event is complete and asks for tools to be run."""
-    has_files: bool
-    """Whether the latest response holds files."""
+    response_steps: tuple[Step, ...]
+    """The processors that the latest response goes through."""
 
-    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, *, processed: bool) -> None:
+    def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, steps: StepsOfTurn) -> None:
         callbacks, hooks = ctx.callbacks, ctx.run.hooks
         self._ctx = ctx
         self._request = request
         self._around = callbacks.around_model
         self._before: Callbacks = hooks.before_model + callbacks.before_model
         self._after: Callbacks = hooks.after_model + callbacks.after_model
-        self._copies = processed or bool(self._after)
-        """Whether others may write to a complete response, which a model may give twice."""
+        self._steps = steps
         self._spans = spans
         self._begun = False
         self._responses: AsyncIterator[LlmResponse] | None = None
@@ -246,16 +247,16 @@ class ModelCall:
         made JSON here, before anybody else sees them (`json_arguments`).
         """
         content = given = response.content
-        self.has_files = has_calls = False
+        has_calls, self.response_steps = False, self._steps.response
         for part in (given and given.parts) or ():
             if part.function_call is not None:
                 has_calls = True
             elif part.inline_data is not None:
-                self.has_files = True
+                self.response_steps = self._steps.files
         if given is not None and has_calls:
             content = self._with_named_calls(response, given, own)
-        copied = content is not given or ((self._copies or self.has_files) and not response.partial)
-        return replace(response, content=content) if copied else response
+        written_to = (self.response_steps or self._after) and not response.partial  # and a model may give it twice
+        return replace(response, content=content) if written_to or content is not given else response
 
     def _with_named_calls(self, response: LlmResponse, content: types.Content, own: Mapping[str, str]) -> types.Content:
         """The content of a response with calls, each under its id; the content itself if it is that already."""

@@ -106,8 +106,7 @@ class Turn:
         if llm is None or event.author != llm.name:
             return
         if llm.mode == "task":
-            result = task_result(event)
-            if result is not None:
+            if (result := task_result(event)) is not None:
                 self.output = result
         elif event.is_final_response() and not event.actions.end_of_agent:
             self.output = answer_in(event) or self.output
