@@ -12,11 +12,11 @@ import pytest
 
 from flowloom.errors import AlreadyAnsweredError, InputValidationError
 from flowloom.testing.suites.courier_place import (
-    SECONDS,
     Crew,
     Place,
     all_final,
     calls_at_once,
+    ended,
     has_workers,
     legal,
     most_at_once,
@@ -43,7 +43,7 @@ class AskingRules(CourierRules):
             await until(lambda: len(place.lines()) > 0)
             began_at = time.monotonic()
             assert await run.cancel() == "running"
-            result = await asyncio.wait_for(run.result(), SECONDS)
+            result = await ended(run)
             assert result.status == "cancelled"
             assert time.monotonic() - began_at < 12
             await legal(run)
@@ -57,7 +57,7 @@ class AskingRules(CourierRules):
             run = await submitted(client, 1, steps=5)
             await until(lambda: len(place.lines()) > 1)
             await run.pause()
-            result = await asyncio.wait_for(run.result(), SECONDS)
+            result = await ended(run)
             assert result.status == "paused"
             info = await run.info()
             assert (info.status, info.worker) == ("paused", None)
@@ -76,7 +76,7 @@ class AskingRules(CourierRules):
             pid = crew.start(place)
             runs = [await client.submit("pay 5", user_id=f"u{number}", session_id="s") for number in range(3)]
             for run in runs:
-                assert (await asyncio.wait_for(run.result(), SECONDS)).status == "paused"
+                assert (await ended(run)).status == "paused"
             crew.kill(pid)
             (asked,) = await runs[0].pending()
             same = await other.attach(runs[0].id)
@@ -116,7 +116,7 @@ class AskingRules(CourierRules):
                 ]
                 cancelled, paused, approved, rejected = runs
                 for run in (approved, rejected):
-                    assert (await asyncio.wait_for(run.result(), SECONDS)).status == "paused"
+                    assert (await ended(run)).status == "paused"
                 for run in (cancelled, paused):
                     await until(partial(place.has_begun, run))
                 yes, no = [(await run.pending())[0] for run in (approved, rejected)]
@@ -136,9 +136,9 @@ class AskingRules(CourierRules):
                 ]
                 await asyncio.gather(die(), *asked)
                 last = crew.start(place, concurrency=8)
-                assert (await asyncio.wait_for(cancelled.result(), SECONDS)).status == "cancelled"
+                assert (await ended(cancelled)).status == "cancelled"
                 await legal(cancelled)
-                assert (await asyncio.wait_for(paused.result(), SECONDS)).status == "paused"
+                assert (await ended(paused)).status == "paused"
                 await paused.resume()
                 await all_final([paused, approved, rejected])
                 assert await story(paused) == quiet(30, paused)
@@ -157,7 +157,7 @@ class AskingRules(CourierRules):
             pid = crew.start(place)
             runs = [await client.submit("pay 5", user_id=f"u{number}", session_id="s") for number in range(self.tries)]
             for run in runs:
-                assert (await asyncio.wait_for(run.result(), SECONDS)).status == "paused"
+                assert (await ended(run)).status == "paused"
                 (asked,) = await run.pending()
                 same = await other.attach(run.id)
                 both = (run.answer(asked.approve()), same.answer(asked.reject("no")))

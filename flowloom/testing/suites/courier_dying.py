@@ -10,12 +10,12 @@ import time
 
 from flowloom.durable import SubmittedRun
 from flowloom.testing.suites.courier_place import (
-    SECONDS,
     Crew,
     Following,
     Place,
     all_final,
     began,
+    ended,
     has_workers,
     killing,
     quiet,
@@ -118,7 +118,7 @@ class DyingRules(CourierRules):
                 await began(run, pid)
                 crew.kill(pid)
             last = crew.start(place, max_takeovers=1)
-            result = await asyncio.wait_for(run.result(), SECONDS)
+            result = await ended(run)
             assert (result.status, type(result.error).__name__) == ("failed", "PoisonRunError")
             await run.retry()
             await all_final([run])

@@ -20,6 +20,7 @@ from typing import Any
 from flowloom.durable import Courier, RunClient, SubmittedRun
 from flowloom.durable.courier import Deliver, Free
 from flowloom.events import Event
+from flowloom.runner import RunResult
 
 SECONDS = 180.0
 """How long a run may take until a test gives up."""
@@ -159,10 +160,19 @@ async def submitted(client: RunClient, number: int, *, steps: int) -> SubmittedR
     return await client.submit(f"steps {steps}", user_id=f"user{number}", session_id=f"s{number}")
 
 
+async def ended(run: SubmittedRun) -> RunResult[Any]:
+    """Wait for the end of a run, or until it waits itself."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await run.result()
+    except TimeoutError:
+        raise AssertionError(f"Run {run.id} neither ended nor paused within {SECONDS:g} seconds.") from None
+
+
 async def all_final(runs: Sequence[SubmittedRun]) -> None:
     """Wait for the end of the runs, which have to be final."""
     for run in runs:
-        result = await asyncio.wait_for(run.result(), SECONDS)
+        result = await ended(run)
         assert result.status == "final", f"Run {run.id} ended as {result.status}: {result.error!r}."
 
 
