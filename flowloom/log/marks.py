@@ -21,7 +21,7 @@ AGENT_ENDED = "agent_ended"
 TOOL_PROGRESS = "tool_progress"
 """Marks a partial event by which a call tells how far it is."""
 MARKS = {CLIENT_EXECUTED, AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, RUN_ENDED, AGENT_ENDED, TOOL_PROGRESS, UNFIT_OUTPUT}
-"""What no caller may have a run put on its events."""
+"""What no caller may have a run put on its events; a protocol whose agents read keys of its own adds those."""
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls which are about to be made a second time."""
 

@@ -22,6 +22,8 @@ CONTEXT_ID: Final = "a2a:context_id"
 """The key of an event's `custom_metadata` that names the context which the remote agent keeps for the session."""
 TASK_ID: Final = "a2a:task_id"
 """The key that names the task which the event came of."""
+LOGIN: Final = "a2a:login"
+"""The key that says that the event asks for the credential that the calls need."""
 PEER: Final = "a2a"
 """The key in a request's arguments of what the remote agent said about what it waits for."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from flowloom.auth import AuthAnswer
 from flowloom.context import Context, InvocationContext
@@ -11,11 +11,9 @@ from flowloom.events import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part
 from flowloom.events.requests import CREDENTIAL_CALL
+from flowloom.protocols.a2a.conversation import LOGIN
 from flowloom.protocols.openapi.security import Pending, Security
 from flowloom.tools.request_record import request_event
-
-LOGIN: Final = "a2a:login"
-"""The key of an event's `custom_metadata` that says: it asks for the credential that the calls need."""
 
 
 class Login:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from a2a.types import Message
 from a2a.utils.errors import TaskNotFoundError
 from a2a_peer import Talk, peer
 from google.genai import types
 from kit import WHERE, Chat, agent, hand_to, text, user
 
-from flowloom import Event, InMemoryRunner, LlmAgent, RemoteA2aAgent, SqliteSessionService
+from flowloom import Event, InMemoryRunner, LlmAgent, RemoteA2aAgent, RunConfig, SqliteSessionService
+from flowloom.errors import InputValidationError
 from flowloom.testing import ScriptedModel, call
 
 LEAD_IN = "For context, this happened elsewhere in the conversation:"
@@ -51,6 +53,16 @@ async def test_marks_that_are_no_texts_name_no_context() -> None:
         await chat.runner.close()
     assert events[-1].custom_metadata is not None
     assert events[-1].custom_metadata["a2a:context_id"] == other.heard[0].context_id
+
+
+@pytest.mark.parametrize("key", ["a2a:context_id", "a2a:task_id", "a2a:login"])
+async def test_whoever_starts_a_run_cannot_name_the_conversation(key: str) -> None:
+    """What a front end forwards goes onto all events of a run, also onto those of an agent that was not reached: the
+    next turn would speak in a conversation of another user's."""
+    chat = Chat(RemoteA2aAgent("weather", "http://127.0.0.1:9/"))
+    with pytest.raises(InputValidationError, match=f"`custom_metadata` has `{key}`"):
+        await chat.say("a", run_config=RunConfig(custom_metadata={key: "theirs"}))
+    await chat.runner.close()
 
 
 async def test_others_words_are_sent_once_and_marked() -> None:
