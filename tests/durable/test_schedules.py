@@ -105,7 +105,7 @@ async def test_what_is_due_is_submitted_once(where: str) -> None:
         due = await client.schedules.put(daily())
         await moved(client, due - time.time() + 1)
         async with worker_of(service, steps(1)), worker_of(service, steps(1)):
-            for _ in range(1000):
+            for _ in range(6000):
                 if runs := await client.list():
                     break
                 await asyncio.sleep(0.01)
@@ -123,9 +123,9 @@ async def test_times_that_passed_without_a_worker(where: str, catch_up: bool, ov
     """The latest of them is made good, or all; one that overlaps with a run is left out, or waits behind it."""
     service = opened(where)
     async with client_of(service) as client:
-        schedule = daily(cron="* * * * *", catch_up=catch_up, overlap=overlap, session_id="s1")
+        schedule = daily(cron="0 0 * * *", timezone="UTC", catch_up=catch_up, overlap=overlap, session_id="s1")
         await client.schedules.put(schedule)
-        await moved(client, 60 * 4)
+        await moved(client, 24 * 3600 * 4)
         setting = client.registry.setting
         for _ in range(2):
             await client.registry.write(lambda c: submit_due(c, setting, client.app_name), "test")
@@ -167,7 +167,7 @@ async def test_a_time_whose_run_is_another_one_is_left_out(where: str, caplog: p
     """The times after it are not."""
     service = opened(where)
     async with client_of(service) as client:
-        due = await client.schedules.put(daily(cron="* * * * * *", session_id="s1"))
+        due = await client.schedules.put(daily(cron="* * * * * *", catch_up=True, session_id="s1"))
         taken = f"{client.app_name}:report:{int(due)}"
         await client.submit("Go.", user_id="bob", session_id="b", run_id=taken, delay=1000)
         async with worker_of(service, ["Hi."] * 20):
