@@ -85,8 +85,7 @@ class Rounds:
         if type(self.user_id) is not str or type(self.session_id) is not str:
             check_texts(user_id=self.user_id, session_id=self.session_id)
         if config is not None and (marks := MARKS.intersection(config.custom_metadata or ())):
-            named = quoted_list(sorted(marks))
-            raise InputValidationError(f"`custom_metadata` has {named}, the engine's own. Rename it.")
+            raise InputValidationError(f"`custom_metadata` has {quoted_list(sorted(marks))}, the engine's. Rename it.")
         if delta is not None and not isinstance(delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"`state_delta` takes a dict of names and values, not {delta!r:.60}.")
 
