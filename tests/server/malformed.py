@@ -225,7 +225,7 @@ def _worse_head(request: Request, chance: random.Random) -> Request:
 def status_of(address: tuple[str, int], request: Request) -> tuple[int, bytes]:
     """The status and the whole answer; 0 if the connection was closed without one."""
     with socket.create_connection(address, 10) as sent:
-        sent.settimeout(10)
+        sent.settimeout(60)
         try:
             sent.sendall(request.bytes())
             sent.shutdown(socket.SHUT_WR)

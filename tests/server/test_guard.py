@@ -58,7 +58,7 @@ def ask(
 ) -> tuple[int, dict[str, str], Any]:
     """Status, headers and JSON of the answer to exactly these header lines."""
     place = urlsplit(server.url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=10)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
         connection.putrequest(method, path, skip_host=host is not None, skip_accept_encoding=True)
         for value in [] if host is None else host.split("|"):
@@ -319,7 +319,7 @@ class TestLimits:
         """It is refused when it is too long, wherever it goes on and on; nothing of it is kept."""
         host, port = server.url.removeprefix("http://").split(":")
         for begun in (b"GET /version HTTP/1.1\r\nHost: localhost\r\nx-long: ", b"GET /"):
-            with socket.create_connection((host, int(port)), timeout=10) as connection:
+            with socket.create_connection((host, int(port)), timeout=60) as connection:
                 connection.sendall(begun)
                 time.sleep(0.02)  # so that it comes in pieces
                 for _ in range(8):
@@ -335,7 +335,7 @@ class TestLimits:
         """As HTTP/1.1 has it; one of HTTP/1.0 need not."""
         host, port = server.url.removeprefix("http://").split(":")
         for version, status in ((b"1.1", b"400"), (b"1.0", b"200")):
-            with socket.create_connection((host, int(port)), timeout=10) as connection:
+            with socket.create_connection((host, int(port)), timeout=60) as connection:
                 connection.sendall(b"GET /version HTTP/" + version + b"\r\n\r\n")
                 assert connection.recv(1000).split()[1] == status
 

@@ -21,7 +21,7 @@ def closed(server: Running, query: str, **headers: str) -> tuple[int, str]:
         connect(f"ws{server.url[4:]}/run_live?{query}", additional_headers=headers) as socket,
         pytest.raises(ConnectionClosed) as caught,
     ):
-        socket.recv(5)
+        socket.recv(60)
     assert caught.value.rcvd is not None
     return caught.value.rcvd.code, caught.value.rcvd.reason
 
