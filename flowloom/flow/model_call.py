@@ -158,10 +158,10 @@ class ModelCall:
     async def _noted(self, responses: AsyncIterator[LlmResponse]) -> AsyncGenerator[LlmResponse, None]:
         """The responses as wrappers are given them, which may drop them: what they cost is noted before."""
         answer_id, streamed = self._ctx.answer_id, self._ctx.run.streamed
-        if self._asked:  # a wrapper asks again
-            self._ids = None
-            if answer_id is not None and streamed is not None:
-                streamed.restart(answer_id)
+        if self._asked and answer_id is not None and streamed is not None:  # a wrapper asks again
+            streamed.restart(answer_id)
+            if self._ids is not None:
+                self._ids.restart()
         self._asked = True
         try:
             async for response in responses:

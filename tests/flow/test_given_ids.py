@@ -107,30 +107,39 @@ async def test_what_a_callback_makes_anew_of_a_call_without_an_id_is_that_call(m
     assert len({*shown}) == 2
 
 
-async def test_a_wrapper_that_asks_again_is_given_ids_anew() -> None:
-    """A call at the end has the id of its piece in the answer that it ends, and not of one that broke off."""
+@pytest.mark.parametrize("given", [None, "m1"])
+@pytest.mark.parametrize("breaks", [True, False])
+async def test_a_call_has_one_id_however_often_a_wrapper_asks(breaks: bool, given: str | None) -> None:
+    """In the pieces of an answer that broke off, in those of the next, and at its end; also if the wrapper asks about
+    an answer before it passes that on."""
+    whole = LlmResponse(content=said(calls(given, args={})))
     asked: list[LlmRequest] = []
 
-    async def breaks(request: LlmRequest) -> AsyncIterator[LlmResponse]:
+    async def answer(request: LlmRequest) -> AsyncIterator[LlmResponse]:
         asked.append(request)
-        if len(asked) < 3:
-            yield LlmResponse(content=said(calls(args={})), partial=True)
-        if len(asked) == 1:
+        if len(asked) > 2:
+            yield LlmResponse(content=said("done"))
+            return
+        yield replace(whole, partial=True)
+        if breaks and len(asked) == 1:
             raise ValueError("broken")
-        yield LlmResponse(content=said(calls(args={}) if len(asked) == 2 else "done"))
+        yield whole
 
     async def again(call_next: Any, llm_request: LlmRequest, **_: Any) -> AsyncIterator[LlmResponse]:
         try:
             async for response in call_next(llm_request):
+                if not (breaks or response.partial):
+                    assert [each async for each in call_next(llm_request)]
                 yield response
         except ValueError:
             async for response in call_next(llm_request):
                 yield response
 
-    root = LlmAgent(name="root", model=FunctionModel(breaks), tools=[look], around_model=again)
+    root = LlmAgent(name="root", model=FunctionModel(answer), tools=[look], around_model=again)
     events = await Chat(root, config=STREAMED).say("go")
-    broken, piece, whole = [each.get_function_calls()[0].id for each in events if each.get_function_calls()]
-    assert broken != piece == whole
+    made = [each.get_function_calls()[0].id for each in events if each.get_function_calls()]
+    assert len(made) == 2 + breaks
+    assert len({*made}) == 1
 
 
 async def test_an_id_that_a_model_gives_twice_is_two_ids_in_the_same_order() -> None:
