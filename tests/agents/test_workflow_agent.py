@@ -233,10 +233,12 @@ async def test_escalation_is_the_workflows_to_judge() -> None:
 
 
 async def test_decision_33_in_a_parallel_branch_an_escalation_ends_the_workflow() -> None:
-    """Escalation there ends the branch, with the workflow in it; siblings finish."""
+    """Escalation there ends the branch, with the workflow in it and those around that; siblings finish."""
     flow = Order(name="flow", order=["a", "b"], sub_agents=[Says(name="a", escalates=True), Says(name="b")])
-    events = await Chat(ParallelAgent(name="side", sub_agents=[flow, Says(name="other")])).say("go")
-    assert {event.author for event in events} == {"a", "other"}
+    row = SequentialAgent(name="row", sub_agents=[flow, Says(name="next")])
+    for branch in (flow, row):
+        events = await Chat(ParallelAgent(name="side", sub_agents=[branch, Says(name="other")])).say("go")
+        assert {event.author for event in events} == {"a", "other"}
 
 
 async def test_decision_33_a_workflow_that_contains_escalation_goes_on_in_its_branch() -> None:
