@@ -150,3 +150,14 @@ async def test_an_agent_that_was_handed_over_to_leaves_the_loop_around_the_one_t
     events = await Chat(LoopAgent(name="loop", sub_agents=[member], max_iterations=3)).say("go")
     assert [event.author for event in events] == ["member", "member", "helper", "helper"]
     assert len(requests_of(member)) == 1
+
+
+async def test_an_agent_that_escalates_and_hands_over_at_once_leaves_the_loop_behind_the_other() -> None:
+    member = agent(
+        "member",
+        [named_call("a", "exit_loop"), named_call("b", "transfer_to_agent", agent_name="helper")],
+        tools=[exit_loop],
+        sub_agents=[agent("helper", "done")],
+    )
+    events = await Chat(LoopAgent(name="loop", sub_agents=[member], max_iterations=3)).say("go")
+    assert [event.author for event in events] == ["member", "member", "helper"]

@@ -102,7 +102,19 @@ def test_a_flow_prints_as_a_numbered_list() -> None:
 
 
 def test_a_flow_prints_what_each_processor_says_of_itself() -> None:
-    assert "Says hello." in str(Flow().with_processor(hello))
+    """Its documentation, or that of its class; one that says nothing is named alone."""
+
+    class Counts:
+        """Counts what it is given."""
+
+        name = "counts"
+
+        def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None: ...
+
+    def silent(ctx: InvocationContext, request: LlmRequest) -> None: ...
+
+    printed = [row.split()[1:] for row in str(Flow([hello, Counts(), silent], [])).splitlines()[1:4]]
+    assert printed == [["hello", "Says", "hello."], ["counts", "Counts", "what", "it", "is", "given."], ["silent"]]
 
 
 def test_a_flow_prints_how_many_callbacks_it_asks() -> None:

@@ -173,6 +173,17 @@ async def test_an_error_of_a_custom_agent_names_it() -> None:
         assert caught.value.__notes__ == ["in `_run_async_impl`, step 0 of agent `custom`"]
 
 
+async def test_an_error_of_an_agent_that_a_custom_agent_runs_names_that_one_alone() -> None:
+    class Around(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            async for event in self.sub_agents[0].run_async(ctx):
+                yield event
+
+    with pytest.raises(OddError) as caught:
+        await Chat(Around(name="around", sub_agents=[root(OddError("no"))])).say("go")
+    assert caught.value.__notes__ == ["in model `scripted`, step 0 of agent `root`"]
+
+
 @pytest.mark.parametrize(
     ("written", "kind"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.genai import types
 from kit import Chat, agent, requests_of, shown, story, system_text
 from pydantic import BaseModel
 
@@ -46,6 +47,7 @@ PLAN = "/*PLANNING*/ 1. Say it. /*FINAL_ANSWER*/ Said."
 CODE = "```python\nsay(1)\n```"
 FIELDS: dict[str, tuple[dict[str, Any], list[Any], list[str]]] = {
     "none": ({}, ["Said."], ["root: Said."]),
+    "files": ({}, [[types.Part.from_bytes(data=b"x", mime_type="image/png")]], []),
     "planner": ({"planner": PlanReActPlanner()}, [PLAN], ["root: (1. Say it.)", "root: Said."]),
     "code_executor": ({"code_executor": Echo()}, [CODE, "Said."], ["root: Said."]),
     "both": (
@@ -72,13 +74,13 @@ async def ran(which: str, *watching: Observer) -> tuple[list[str], list[Any]]:
 
 @pytest.mark.parametrize("which", FIELDS)
 async def test_what_an_agents_fields_ask_for_is_done_whether_the_run_is_observed_or_not(which: str) -> None:
-    """By its planner, its executor, and the tool for its answer."""
+    """By its planner, its executor, and the tool for its answer; also if the answer is a file."""
     assert observers() == ()
     names = Names()
     said, asked = await ran(which)
     assert (said, asked) == await ran(which, names)
     assert {"planning", "code_execution", "output_schema", "code_execution_response"} <= {*names.called}
     *_, expected = FIELDS[which]
-    assert said[-len(expected) :] == expected
+    assert said[len(said) - len(expected) :] == expected
     assert ("PLANNING" in asked[0][1]) == (which in ("planner", "both"))
     assert len(asked) == (2 if "Echo" in str(FIELDS[which][0]) else 1)

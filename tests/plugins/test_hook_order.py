@@ -93,6 +93,16 @@ async def test_an_error_of_a_plugin_leaves_out_the_agents_callback_of_that_hook(
     assert asked == ["first"]
 
 
+@pytest.mark.parametrize("hook", ["before_agent_callback", "after_agent_callback"])
+async def test_an_answer_of_a_plugin_leaves_out_the_agents_callback_around_its_turn(hook: str) -> None:
+    """It counts, too, for an agent that has none."""
+    for fields in ({hook: own(said("agent's"))}, {}):
+        asked.clear()
+        events = await Chat(agent("root", "hi", **fields), plugins=[plugin("first", hook, said("plugin's"))]).say("go")
+        assert events[-1].text == "plugin's"
+        assert asked == ["first"]
+
+
 # hook; what the model does
 MODEL_HOOKS = [("before_model_callback", "hi"), ("after_model_callback", "hi"), ("on_model_error_callback", DOWN)]
 SAID = LlmResponse(content=said("plugin's"))

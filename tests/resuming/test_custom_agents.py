@@ -78,3 +78,23 @@ async def test_what_its_own_events_say_of_a_transfer_hands_over_to_no_agent() ->
     ran.clear()
     events = await collect(chat.runner.run_async(**WHERE, invocation_id=first.invocation_id))
     assert [each.author for each in events] == ["root"] * len(events)
+
+
+async def test_what_a_shared_agent_says_counts_for_the_one_that_runs_it() -> None:
+    """In another branch it is another's: who had the last word in its own is over."""
+
+    def both() -> ParallelAgent:
+        helper = Talker(name="helper", lines=["I help."])
+        rows = [Talker(name=name, lines=["helper", "over"], sub_agents=[helper]) for name in ("a", "b")]
+        return ParallelAgent(name="both", sub_agents=rows)
+
+    done = await Chat(both()).say("go")
+    cut = Chat(both())
+    sessions = cut.runner.session_service
+    session = await sessions.create_session(app_name="app", **WHERE)
+    of_b = [each for each in done if "both.b" in (each.branch or "")]
+    for each in [*(each for each in done if each not in of_b), of_b[0]]:
+        await sessions.append_event(session, each)
+    ran.clear()
+    events = await collect(cut.runner.run_async(**WHERE, invocation_id=done[0].invocation_id))
+    assert [each.author for each in events if each.author != "helper"] == ["b"]

@@ -11,7 +11,10 @@ from kit import Chat, agent, approve, named_call, pending, result, said, story
 
 from flowloom import (
     AgentTool,
+    BaseAgent,
+    Event,
     FunctionTool,
+    InvocationContext,
     LlmAgent,
     LlmRequest,
     LlmResponse,
@@ -201,6 +204,23 @@ async def test_paused_during_its_last_answer_a_run_is_over() -> None:
     run.pause()
     gate.open.set()
     assert (await run.result()).status == "final"
+
+
+async def test_paused_within_a_custom_agent_its_after_callback_is_asked_once_it_is_over() -> None:
+    class Around(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:  # type: ignore[override]
+            async for event in self.sub_agents[0].run_async(ctx):
+                yield event
+
+    gate, asked = Gate(), []
+    inner = searcher("a", gate)
+    chat = Chat(Around(name="around", sub_agents=[inner], after_agent_callback=lambda **_: asked.append("after")))
+    run = held(chat)
+    await gate.reached.wait()
+    await stopped(run, "pause", gate)
+    assert asked == []
+    await go_on(chat, run.invocation_id)
+    assert asked == ["after"]
 
 
 async def test_paused_before_it_has_begun_the_message_is_kept_for_later() -> None:

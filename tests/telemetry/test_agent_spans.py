@@ -17,9 +17,11 @@ from flowloom import (
     Event,
     InMemoryRunner,
     InvocationContext,
+    Limits,
     LlmResponse,
     LoopAgent,
     ParallelAgent,
+    RunConfig,
     RunHandle,
     SequentialAgent,
     WorkflowAgent,
@@ -62,6 +64,18 @@ async def test_an_agent_whose_last_event_is_an_error_fails_its_span(recording: R
     span = recording.span("invoke_agent bot")
     assert span.status.status_code is StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "SAFETY"
+
+
+async def test_an_agent_in_which_the_run_came_to_its_limit_fails_its_span(recording: Recording) -> None:
+    """Though nothing was raised: the run is to stop there."""
+
+    def look() -> str:
+        return "seen"
+
+    await run(
+        agent([call("look"), "done"], tools=[look]), config=RunConfig(limits=Limits(model_calls=1, on_limit="stop"))
+    )
+    assert (recording.span("invoke_agent bot").attributes or {})["error.type"] == "LlmCallsLimitExceededError"
 
 
 async def test_a_turn_of_two_model_calls_and_a_tool_is_one_tree(recording: Recording) -> None:

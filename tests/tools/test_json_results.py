@@ -15,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import STREAMED, Chat, agent, event, named_call, requests_of, story
+from google.genai import types
+from kit import STREAMED, Chat, agent, event, named_call, requests_of, said, story
 from pydantic import BaseModel, field_serializer
 
 from flowloom import (
     BaseAgent,
     BaseSessionService,
+    Context,
     Event,
+    Flow,
     InMemorySessionService,
+    InvocationContext,
     LlmAgent,
+    LlmRequest,
     LongRunningFunctionTool,
     PostgresSessionService,
     Runner,
@@ -277,6 +282,25 @@ async def test_state_of_callbacks_obeys_the_same_law(where: str) -> None:
 
     with pytest.raises(JsonDataError, match="`loop`"):
         await Chat(agent("root", "done", **{where: write})).say("go")
+
+
+def emitted(ctx: InvocationContext, request: LlmRequest) -> Event:
+    return event("root", named_call("a", "look", found=City(name="Rome", since=datetime.date(2024, 1, 1))))
+
+
+def answered(callback_context: Context) -> types.Content:
+    return said(named_call("a", "look", found=City(name="Rome", since=datetime.date(2024, 1, 1))))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"flow": Flow().with_processor(emitted, before="contents")}, {"before_agent_callback": answered}],
+    ids=["processor", "callback"],
+)
+async def test_content_of_processors_and_callbacks_obeys_the_same_law(fields: Any) -> None:
+    """What they put into an event is in its JSON form when the event comes."""
+    first = (await Chat(agent("root", "done", **fields)).say("go"))[0]
+    assert first.get_function_calls()[0].args == {"found": {"name": "Rome", "since": "2024-01-01"}}
 
 
 async def test_what_a_caller_writes_obeys_the_same_law() -> None:
