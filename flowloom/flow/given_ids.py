@@ -39,21 +39,29 @@ class GivenIds:
             if said == key:
                 del unused[call_id]
                 return call_id
-        shown, before = self._shown.get(key), self._before.get(key)
-        if not partial and (left := shown or before):
-            return left.pop(0)
-        if partial and given:
-            grows = call.partial_args or call.will_continue is not None or not call.name or given in self._growing
-            (self._growing.add if call.will_continue else self._growing.discard)(given)
-            if shown and grows:
-                return shown[-1]
-        if before:
-            call_id = before.pop(0)
-        else:
-            call_id = given if given and not shown and self._ctx.run.claim_call_id(given) else self.new()
         if partial:
-            self._shown.setdefault(key, []).append(call_id)
+            return self._id_of_piece(call, key)
+        left = self._shown.get(key) or self._before.get(key)
+        return left.pop(0) if left else self._first_id(given)
+
+    def _id_of_piece(self, call: types.FunctionCall, key: str) -> str:
+        """The id of a call in a partial response."""
+        given, shown, before = call.id, self._shown.get(key), self._before.get(key)
+        if given and self._grows(call, given) and shown:
+            return shown[-1]
+        call_id = before.pop(0) if before else self._first_id(given)
+        self._shown.setdefault(key, []).append(call_id)
         return call_id
+
+    def _grows(self, call: types.FunctionCall, given: str) -> bool:
+        """Whether a piece belongs to the call of the pieces before it."""
+        grows = call.partial_args or call.will_continue is not None or not call.name or given in self._growing
+        (self._growing.add if call.will_continue else self._growing.discard)(given)
+        return bool(grows)
+
+    def _first_id(self, given: str | None) -> str:
+        """The id that a model has given, unless an earlier call has it, or a fresh one."""
+        return given if given and self._ctx.run.claim_call_id(given) else self.new()
 
     def new(self) -> str:
         """A fresh id."""

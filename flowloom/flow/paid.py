@@ -53,7 +53,6 @@ class Paid:
         for response in self._responses:
             if response.usage_metadata is not None:
                 totals.count_tokens(response.usage_metadata, agent)
-        self._responses.clear()
 
 
 def with_paid(response: ResponseT, paid: LlmResponse) -> ResponseT:

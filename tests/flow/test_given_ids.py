@@ -61,6 +61,13 @@ async def test_a_call_without_an_id_has_the_same_one_in_pieces_and_at_the_end() 
     assert all(each.startswith("adk-") for each in whole)
 
 
+async def test_equal_calls_that_come_at_the_end_alone_have_an_id_each() -> None:
+    """Though another one that was shown before has not come yet."""
+    again = calls(args={"n": 2})
+    _, whole = await ids(calls(args={"n": 1}), whole=[again, again])
+    assert len({*whole}) == 2
+
+
 def begin(n: int) -> None:
     """Begin."""
 
