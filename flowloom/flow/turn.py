@@ -17,7 +17,7 @@ from flowloom.errors import ConfigurationError
 from flowloom.events.event import Event
 from flowloom.events.json_data import keep_json
 from flowloom.flow.waiting import has_agent
-from flowloom.log.marks import is_from_agent_tool
+from flowloom.log.marks import AGENT_TOOL_CALL
 from flowloom.tools.agent_tool import answer_in
 from flowloom.tools.delegation import task_result
 
@@ -96,14 +96,13 @@ class Turn:
             self.last = event
             if event.actions.escalate:
                 self.ctx.escalated = True
-            if self.task is not None:
-                self._take_output(event)
+            self._take_output(event)
         return event
 
     def _take_output(self, event: Event) -> None:
         """Note what a turn that was delegated to has come to."""
         llm = self.ctx.llm_agent
-        if llm is None or event.author != llm.name:
+        if self.task is None or llm is None or event.author != llm.name:
             return
         if llm.mode == "task":
             if (result := task_result(event)) is not None:
@@ -193,9 +192,8 @@ class Turn:
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
         """Take into account what the turn has said before this run: its `own` events."""
         self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
-        if self.task is not None:
-            for event in own:
-                self._take_output(event)
+        for event in own:
+            self._take_output(event)
 
     def inside(self, progress: Progress) -> Sequence[Event]:
         """What agents have said before this run that this turn's own agent runs."""
@@ -243,7 +241,7 @@ class BodyTurn(Turn):
             event.author = "user" if event.content is not None and event.content.role == "user" else self.agent.name
         if not event.invocation_id:
             event.invocation_id = self.ctx.invocation_id
-        if event.node_info is None and self.ctx.node_path and not is_from_agent_tool(event):
+        if event.node_info is None and AGENT_TOOL_CALL not in (event.custom_metadata or ()):
             event.node_info = self.ctx.node_info
         if not event.partial:
             keep_json(event)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from copy import copy, deepcopy
 from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, call, collect, context, event, said, story
+from kit import STREAMED, Chat, agent, call, collect, context, event, said, story
 from pydantic import field_validator
 
 from flowloom import (
+    AgentTool,
     BaseAgent,
     ConfigurationError,
     Context,
     Event,
+    EventActions,
     InMemoryRunner,
     InvocationContext,
     LlmAgent,
     LoopAgent,
     ParallelAgent,
+    RunConfig,
     SequentialAgent,
 )
 from flowloom.errors import AgentNameError, DuplicateAgentError, NotSupportedError
@@ -269,6 +273,23 @@ async def test_an_event_of_a_custom_agent_tells_its_place_in_workflows_only() ->
         assert (only.node_info and only.node_info.path) == path
 
 
+async def test_events_that_a_custom_agent_passes_on_keep_their_places() -> None:
+    """Those of a workflow in it; and those of an agent that runs as a tool, which has none."""
+
+    class Passing(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            for member in self.sub_agents:
+                async for each in member.run_async(ctx):
+                    yield each
+
+    inner = SequentialAgent(name="inner", sub_agents=[Speaker(name="a")])
+    caller = agent("caller", call("aid", request="x"), "done", tools=[AgentTool(agent("aid", "helped"))])
+    row = SequentialAgent(name="row", sub_agents=[Passing(name="passing", sub_agents=[inner, caller])])
+    chat = Chat(row, config=RunConfig(forward_agent_tool_events=True))
+    places = {each.author: each.node_info and each.node_info.path for each in await chat.say("go")}
+    assert places == {"a": "row@1/passing@1/inner@1/a@1", "caller": "row@1/passing@1", "aid": None}
+
+
 async def test_an_artifact_that_a_callback_saves_is_on_its_event() -> None:
     async def keep(callback_context: Context) -> None:
         await callback_context.save_artifact("a.txt", types.Part(text="x"))
@@ -334,6 +355,27 @@ async def test_an_event_without_an_author_gets_one_by_its_role(role: str, author
     assert only.invocation_id
 
 
+async def test_an_event_without_content_or_author_is_the_agents() -> None:
+    class Noting(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(actions=EventActions(state_delta={"seen": True}))
+
+    [only] = await Chat(Noting(name="a")).say("go")
+    assert only.author == "a"
+
+
+async def test_a_partial_event_escalates_nothing() -> None:
+    """It is not stored: a run that resumes this one would not know of it."""
+
+    class Hinting(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(content=said("h"), partial=True, actions=EventActions(escalate=True))
+            yield Event(content=said("hi"))
+
+    loop = LoopAgent(name="loop", max_iterations=2, sub_agents=[Hinting(name="a")])
+    assert [each.text for each in await Chat(loop, config=STREAMED).say("go") if not each.partial] == ["hi", "hi"]
+
+
 async def test_a_custom_agent_runs_its_members_as_it_likes() -> None:
     class Twice(BaseAgent):
         async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
@@ -343,6 +385,24 @@ async def test_a_custom_agent_runs_its_members_as_it_likes() -> None:
 
     root = Twice(name="root", sub_agents=[agent("one", "1", "2"), Speaker(name="two")])
     assert story(await Chat(root).say("go")) == ["one: 1", "two: body", "one: 2", "two: body"]
+
+
+async def test_the_body_is_closed_before_the_run_that_was_left() -> None:
+    """Whatever it has to put away, and however long that takes."""
+    closed: list[str] = []
+
+    class Holding(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            try:
+                yield Event(content=said("hi"))
+            finally:
+                await asyncio.sleep(0.01)
+                closed.append(self.name)
+
+    stream = Chat(Holding(name="a")).runner.run_async(user_id="ann", session_id="s1", new_message="go")
+    await anext(stream)
+    await stream.aclose()
+    assert closed == ["a"]
 
 
 async def test_an_agent_without_a_body_says_what_to_do() -> None:
