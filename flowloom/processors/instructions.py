@@ -11,7 +11,7 @@ from google.genai import types
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.context.protocols import AnyLlmAgent, as_llm_agent
 from flowloom.errors import ConfigurationError
-from flowloom.events.parts import content_like
+from flowloom.events.parts import content_like, parts_of
 from flowloom.events.wire import fields_of
 from flowloom.models.request import LlmRequest
 from flowloom.processors.template import BraceTemplate, Template
@@ -33,10 +33,8 @@ def instructions(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None]
     texts: list[str] = []
     slow: list[tuple[int, Awaitable[str], str]] = []
     for source, owner, kind in ((root.global_instruction, root, "global "), (agent.instruction, agent, "")):
-        if not source:
-            continue
         try:
-            text = _resolve(ctx, source, owner)
+            text = _resolve(ctx, source, owner, kind)
         except Exception as error:
             _explain(error, ctx, kind)
             raise
@@ -47,7 +45,7 @@ def instructions(ctx: InvocationContext, request: LlmRequest) -> Awaitable[None]
             texts.append("")
     if slow:
         return _finish(ctx, agent, request, texts, slow)
-    _write(agent, request, texts, bool(root.global_instruction))
+    _write(agent, request, *texts)
     return None
 
 
@@ -60,23 +58,21 @@ async def _finish(
 ) -> None:
     for index, text, kind in slow:
         try:
-            texts[index] = await text
+            texts[index] = str(await text or "")
         except Exception as error:
             _explain(error, ctx, kind)
             raise
-    root = as_llm_agent(ctx.root) or agent
-    _write(agent, request, texts, bool(root.global_instruction))
+    _write(agent, request, *texts)
 
 
-def _write(agent: AnyLlmAgent, request: LlmRequest, texts: list[str], has_global: bool) -> None:
+def _write(agent: AnyLlmAgent, request: LlmRequest, everywhere: str, own: str) -> None:
     static = agent.static_instruction
     if not static:
-        request.append_instructions(texts)
+        request.append_instructions((everywhere, own))
         return
-    if has_global:
-        request.append_instructions(texts[:1])
+    request.append_instructions(everywhere)
     if isinstance(static, str):
-        request.append_instructions([static])
+        request.append_instructions(static)
     else:
         try:
             content = content_like(static)
@@ -86,23 +82,23 @@ def _write(agent: AnyLlmAgent, request: LlmRequest, texts: list[str], has_global
                 f"Content."
             ) from error
         _append_content(request, content)
-    request.dynamic_instructions.extend(text for text in (texts[1:] if has_global else texts) if text)
+    if own:
+        request.dynamic_instructions.append(own)
 
 
 def _append_content(request: LlmRequest, content: types.Content) -> None:
-    if all(part.text is not None for part in content.parts or ()):
+    parts = parts_of(content)
+    if all(part.text is not None for part in parts):
         request.append_instructions(content)
         return
     before: Any = fields_of(request.config)["system_instruction"]
-    lead = [types.Part(text=before)] if isinstance(before, str) and before else []
-    request.config.system_instruction = types.Content(role=content.role, parts=[*lead, *(content.parts or ())])
+    lead = parts_of(before) if isinstance(before, types.Content) else [types.Part(text=before)] if before else []
+    request.config.system_instruction = types.Content(role=content.role, parts=[*lead, *parts])
 
 
-def _resolve(ctx: InvocationContext, source: Any, owner: AnyLlmAgent) -> str | Awaitable[str]:
+def _resolve(ctx: InvocationContext, source: Any, owner: AnyLlmAgent, kind: str) -> str | Awaitable[str]:
     if isinstance(source, str):
-        if "{" not in source:
-            return source
-        return owner.derive(source, BraceTemplate, source).render(ctx, owner.on_missing)
+        return owner.derive(f"{kind}instruction", BraceTemplate, source).render(ctx, owner.on_missing)
     if isinstance(source, Template):
         return source.render(ctx, owner.on_missing)
     return _provided(source, ctx)

@@ -23,9 +23,9 @@ class MissingError(UndefinedError):
 
     def told(self, values: Mapping[str, Any]) -> str:
         """What is missing, with its place among the `values` of the template; what has none is told by Jinja2."""
-        if self._value.is_variable:
-            return f"variable `{self._value.place_in(values)}`"
         place = self._value.place_in(values)
+        if self._value.is_variable:
+            return f"variable `{place}`"
         return f"value of which Jinja2 says: {self}" + (f" (`{place}`)" if place else "")
 
 
@@ -67,9 +67,7 @@ class _Kept(_Placed):
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(self)(obj=self, name=name)
+        raise AttributeError(name)  # Jinja2 looks for an item, then
 
     def __getitem__(self, name: Any) -> Any:
         return type(self)(obj=self, name=name)
@@ -106,12 +104,10 @@ def _written(kept: _Kept, values: Mapping[str, Any]) -> str:
 def _place_of(obj: Any, values: Mapping[str, Any]) -> str:
     """Where an object stands among the values, or in what they hold; nothing if it does not."""
     waiting: list[tuple[str, Any]] = list(values.items())
-    seen: set[int] = set()
     for place, held in waiting:
         if held is obj:
             return place
-        if isinstance(held, dict | list) and id(cast(Any, held)) not in seen:
-            seen.add(id(cast(Any, held)))
+        if isinstance(held, dict | list):
             inside = (
                 cast("dict[Any, Any]", held).items() if isinstance(held, dict) else enumerate(cast("list[Any]", held))
             )

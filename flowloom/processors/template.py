@@ -147,7 +147,7 @@ class BraceTemplate:
             self._variables.append(variable)
             end = match.end()
         self.is_plain = not self._variables
-        self._has_artifacts = any(variable.artifact is not None for variable in self._variables)
+        self._has_artifacts = any(variable.is_artifact for variable in self._variables)
         self._compiled: Any = None
         if self._variables:
             pieces.append(_raw(source[end:]))
@@ -163,23 +163,23 @@ class BraceTemplate:
         return self._fill([_value_of(variable, ctx, state, on_missing) for variable in self._variables])
 
     async def _render_async(self, ctx: InvocationContext, on_missing: OnMissing) -> str:
-        values: list[str] = []
+        values: list[Any] = []
         for variable in self._variables:
-            if variable.artifact is None:
+            if not variable.is_artifact:
                 values.append(_value_of(variable, ctx, ctx.session.state, on_missing))
                 continue
             text = None
-            if variable.artifact:
-                text = await _load_artifact(ctx, variable.artifact)
+            if variable.name:
+                text = await _load_artifact(ctx, variable.name)
             elif not variable.optional:
                 raise InputValidationError(
                     f"The instruction of agent `{ctx.agent.name}`, line {variable.line}, names an artifact without a "
                     f"file name: {variable.written}"
                 )
-            values.append(_absent(variable, ctx, on_missing, "artifact") if text is None else text)
+            values.append(_absent(variable, ctx, on_missing) if text is None else text)
         return self._fill(values)
 
-    def _fill(self, values: list[str]) -> str:
+    def _fill(self, values: list[Any]) -> str:
         return self._compiled.render(v=values)
 
 
@@ -187,45 +187,42 @@ class _Variable(NamedTuple):
     written: str
     name: str
     optional: bool
-    artifact: str | None
+    is_artifact: bool
     line: int
 
 
 def _read_variable(written: str, line: int) -> _Variable | None:
     """What a placeholder names; None if it is no placeholder and stays as written."""
-    if not written.startswith("{"):
-        return None  # ${x} and \\{x} stay as they are
-    name = written.strip("{}").strip()
+    name = written.strip("{}").strip()  # what stands before the braces of ${x} and \\{x} makes it no name
     optional = name.endswith("?")
     if optional:
         name = name[:-1]
     if name.startswith(_ARTIFACT):
-        return _Variable(written, name, optional, name[len(_ARTIFACT) :], line)
+        return _Variable(written, name.removeprefix(_ARTIFACT), optional, True, line)
     prefix, colon, rest = name.rpartition(":")
     if (colon and prefix not in _PREFIXES) or not rest.isidentifier():
         return None
-    return _Variable(written, name, optional, None, line)
+    return _Variable(written, name, optional, False, line)
 
 
 def _raw(text: str) -> str:
     """Literal text in Jinja2 source, which would read braces, and carriage returns as line ends."""
-    return "{{ " + repr(text) + " }}" if "{" in text or "\r" in text else text
+    return "{{ " + repr(text) + " }}"
 
 
-def _value_of(variable: _Variable, ctx: InvocationContext, state: Mapping[str, Any], on_missing: OnMissing) -> str:
+def _value_of(variable: _Variable, ctx: InvocationContext, state: Mapping[str, Any], on_missing: OnMissing) -> Any:
     if variable.name not in state:
-        return _absent(variable, ctx, on_missing, "variable")
-    value = state[variable.name]
-    return "" if value is None else str(value)
+        return _absent(variable, ctx, on_missing)
+    return state[variable.name]
 
 
-def _absent(variable: _Variable, ctx: InvocationContext, on_missing: OnMissing, kind: str) -> str:
+def _absent(variable: _Variable, ctx: InvocationContext, on_missing: OnMissing) -> str:
     if variable.optional or on_missing == "empty":
         return ""
     if on_missing == "keep":
         return variable.written
-    name = variable.artifact if kind == "artifact" else variable.name
-    raise _missing(ctx, f"{kind} `{name}`", variable.line)
+    kind = "artifact" if variable.is_artifact else "variable"
+    raise _missing(ctx, f"{kind} `{variable.name}`", variable.line)
 
 
 def _missing(ctx: InvocationContext, what: str, line: int | None) -> MissingVariableError:

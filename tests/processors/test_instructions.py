@@ -121,11 +121,18 @@ async def test_the_global_instruction_is_filled_from_the_state() -> None:
     assert await instructed(context(root, state={"name": "Ann", "n": 3})) == "For Ann.\n\nSum up 3."
 
 
-@pytest.mark.parametrize(("field", "word"), [("instruction", "instruction"), ("global_instruction", "global")])
-async def test_an_error_tells_which_instruction_failed(field: str, word: str) -> None:
-    def broken(readonly: ReadonlyContext) -> str:
-        raise LookupError("no prompt in the database")
+def broken(readonly: ReadonlyContext) -> str:
+    raise LookupError("no prompt in the database")
 
+
+async def broken_later(readonly: ReadonlyContext) -> str:
+    return broken(readonly)
+
+
+@pytest.mark.parametrize("broken", [broken, broken_later])
+@pytest.mark.parametrize(("field", "word"), [("instruction", "instruction"), ("global_instruction", "global")])
+async def test_an_error_tells_which_instruction_failed(field: str, word: str, broken: Any) -> None:
+    """However late it fails."""
     with pytest.raises(LookupError) as caught:
         await instructed(context(LlmAgent(name="planner", **{field: broken})))
     notes = " ".join(caught.value.__notes__)
@@ -206,6 +213,28 @@ async def test_a_static_instruction_with_files_stands_behind_the_global_one() ->
         instructions(context(LlmAgent(name="a", global_instruction=everywhere, static_instruction=static)), request)
         given: Any = request.config.system_instruction
         assert [part.text for part in given.parts] == texts
+        assert given.role == "user"
+
+
+async def test_a_static_instruction_with_files_stands_behind_what_is_there() -> None:
+    """Whatever another processor has written before."""
+    data = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
+    request = LlmRequest()
+    request.config.system_instruction = types.Content(parts=[types.Part(text="First."), data])
+    instructions(context(LlmAgent(name="a", static_instruction=types.Content(parts=[data]))), request)
+    given: Any = request.config.system_instruction
+    assert [part.text for part in given.parts] == ["First.", None, None]
+
+
+async def test_beside_a_static_instruction_an_empty_one_leaves_no_trace() -> None:
+    """Not even that of a provider."""
+    request = LlmRequest()
+    instructions(context(LlmAgent(name="a", static_instruction="Rules.", instruction=lambda _: "")), request)
+    assert request.dynamic_instructions == []
+
+
+async def test_a_static_instruction_without_parts_leaves_no_trace() -> None:
+    assert await instructed(context(LlmAgent(name="a", static_instruction=types.Content(role="user")))) == ""
 
 
 async def test_a_static_instruction_of_texts_is_text() -> None:
@@ -216,5 +245,10 @@ async def test_a_static_instruction_of_texts_is_text() -> None:
 
 @pytest.mark.parametrize(("given", "said"), [(None, ""), ("", ""), (3, "3")])
 async def test_what_a_provider_gives_is_taken_as_text(given: Any, said: str) -> None:
-    """None is nothing."""
-    assert await instructed(context(LlmAgent(name="a", instruction=lambda _: given))) == said
+    """None is nothing; at once or later."""
+
+    async def later(readonly: ReadonlyContext) -> Any:
+        return given
+
+    for provider in (lambda _: given, later):
+        assert await instructed(context(LlmAgent(name="a", instruction=provider))) == said

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kit import context
 
 from flowloom import FlowloomError, InMemoryArtifactService, InvocationContext, LlmAgent, LlmRequest, Template
-from flowloom.errors import MissingVariableError, TemplateError
+from flowloom.errors import InputValidationError, MissingVariableError, TemplateError
 from flowloom.processors import inject_session_state, instructions
 
 STATE: dict[str, Any] = {
@@ -197,9 +197,11 @@ async def test_a_missing_artifact_is_an_error_that_names_it() -> None:
     assert caught.value.line == 2
 
 
-async def test_an_artifact_without_a_name_is_an_error_unless_optional() -> None:
-    with pytest.raises(FlowloomError, match="name"):
-        await rendered("{artifact.}")
+@pytest.mark.parametrize("policy", ["error", "empty", "keep"])
+async def test_an_artifact_without_a_name_is_an_error_unless_optional(policy: str) -> None:
+    """It is malformed, and not missing."""
+    with pytest.raises(InputValidationError, match="line 1, names an artifact without a file name"):
+        await rendered("{artifact.}", on_missing=policy)
     assert await rendered("<{artifact.?}>") == "<>"
 
 
@@ -254,6 +256,34 @@ async def test_decision_17_a_template_is_full_jinja(source: str, expected: str) 
 async def test_a_template_reads_artifacts() -> None:
     filled = await with_artifact(Template("{{ artifact('a.md') | upper }}"), "a.md", types.Part(text="hi {{ x }}"))
     assert filled == "HI {{ X }}"
+
+
+@pytest.mark.parametrize(("policy", "gone"), [("empty", ""), ("keep", "{{ artifact('gone') }}")])
+async def test_what_becomes_of_missing_artifacts_leaves_those_alone_that_are_there(policy: str, gone: str) -> None:
+    ctx = prepared(Template("{{ artifact('a.txt') }} {{ '' ~ artifact('gone') }}"), on_missing=policy)
+    ctx.run.artifact_service = await files({"a.txt": "A"})
+    assert await told(ctx) == f"A {gone}"
+
+
+async def test_a_missing_artifact_that_is_empty_is_a_text() -> None:
+    """It may be used as one."""
+    ctx = prepared(Template("{{ artifact('gone') + '!' }}"), on_missing="empty")
+    ctx.run.artifact_service = await files({})
+    assert await told(ctx) == "!"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ 'Hi ' ~ gone }}", "Hi {{ gone }}"),
+        ("{{ 'Hi ' ~ state.gone }}", "Hi {{ gone }}"),
+        ("{{ ([] | first).a }}", "{{ a }}"),
+        ("{{ gone.__class__ }}", "{{ gone.__class__ }}"),
+    ],
+)
+async def test_a_missing_value_that_is_kept_may_stand_within_an_expression(source: str, text: str) -> None:
+    """It is written as far as its place is known there."""
+    assert await rendered(Template(source), on_missing="keep") == text
 
 
 async def test_a_template_names_what_is_missing() -> None:
