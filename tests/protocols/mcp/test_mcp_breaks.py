@@ -22,12 +22,12 @@ from flowloom.testing import call
 async def test_a_crash_is_an_error_within_a_second_and_the_next_call_works(tmp_path: Path) -> None:
     """The crashed call was sent once, with the server's last words in the error; a new process takes the next."""
     raw = Raw(tmp_path)
-    toolset = raw.toolset(timeout=30)
+    toolset = raw.toolset(timeout=300)
     chat = Chat(asks(toolset, call("crash"), call("echo", text="x"), "ok"))
     began = time.monotonic()
     events = await chat.say("go")
     crash, echo = (each.response for event in events for each in event.get_function_responses())
-    assert time.monotonic() - began < 15  # two processes were started, perhaps on a busy machine
+    assert time.monotonic() - began < 60  # two processes were started, perhaps on a busy machine
     assert "ended its output" in crash["error"]  # type: ignore[index]
     assert "about to crash: out of cheese" in crash["error"]  # type: ignore[index]
     assert echo == {"result": '{"text": "x"}'}
@@ -55,12 +55,12 @@ async def test_siblings_of_a_crash_keep_their_results(tmp_path: Path) -> None:
     async def local() -> str:
         return "kept"
 
-    agent = asks(raw.toolset(timeout=30), [call("slow"), call("local"), call("crash")], "ok")
+    agent = asks(raw.toolset(timeout=300), [call("slow"), call("local"), call("crash")], "ok")
     agent = agent.clone(update={"tools": [*agent.tools, local]})
     chat = Chat(agent)
     began = time.monotonic()
     slow, kept, crash = (each.response for each in (await chat.say("go"))[1].get_function_responses())
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert kept == {"result": "kept"}
     assert "error" in slow  # type: ignore[operator]
     assert "error" in crash  # type: ignore[operator]
@@ -231,7 +231,7 @@ async def test_a_server_that_lingers_is_ended(tmp_path: Path) -> None:
     raw = Raw(tmp_path, linger=60)
     began = time.monotonic()
     await result_of(raw.toolset(), "echo", text="x")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert not any(map(is_alive, raw.pids))
 
 

@@ -37,12 +37,12 @@ async def test_a_tool_is_called_over_events(caplog: pytest.LogCaptureFixture) ->
 async def test_a_stream_that_breaks_off_fails_its_calls_at_once_and_the_next_use_connects_again() -> None:
     """An error result and not the timeout; the call is not repeated, and the next one goes over a new stream."""
     with sse_served() as sse:
-        tools = toolset(sse, timeout=20)
+        tools = toolset(sse, timeout=300)
         chat = Chat(asks(tools, call("hang_up"), call("echo", a=2), "ok"))
         began = time.monotonic()
         events = await chat.say("go")
         broken, echoed = (each.response for event in events for each in event.get_function_responses())
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert "the server ended its stream" in broken["error"]  # type: ignore[index]
         assert "not repeated" in broken["error"]  # type: ignore[index]
         assert echoed == {"result": '{"a": 2}'}
