@@ -41,7 +41,7 @@ def page(browser: Browser, theirs: str, ours: Running) -> Iterator[Driven]:
 
     context.route(f"{theirs}/ui/**", file)
     opened = context.new_page()
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(60_000)
     running = Running.__new__(Running)
     running.url = theirs
     driven = Driven(opened, running)
@@ -64,7 +64,7 @@ def test_a_conversation_is_held(page: Driven) -> None:
     page.page.reload()
     expect(page.messages.last).to_contain_text("Flights here.")
     assert page.texts() == before
-    expect(page.find("session-item")).to_contain_text("hello there")
+    expect(page.find("session-item", has_text="hello there")).to_have_count(1)
 
 
 def test_a_failing_run_says_so(page: Driven) -> None:
