@@ -210,15 +210,15 @@ async def test_a_server_that_talks_nonsense_fails_the_call_only(server: OAuthSer
 
 async def test_a_server_that_says_nothing_is_waited_for_as_long_as_the_tool_may_take(server: OAuthServer) -> None:
     calendar, desk, config = Calendar(), Desk(), oauth(server)
-    root = asker([calendar.tool(config, timeout=0.05)], DAY, "It takes too long.")
+    root = asker([calendar.tool(config, timeout=0.5)], DAY, "It takes too long.")
     chat = desk.chat(root)
     (request,) = asked(await chat.say("what is on?"))
     answer = consent(server, request)
     server.silent = True
     (line, last) = story(await chat.answer(answer))
-    assert "no result within 0.05 seconds" in line
+    assert "no result within 0.5 seconds" in line
     assert last == "root: It takes too long."
-    assert await asyncio.to_thread(server.client_left.wait, 5)
+    assert await asyncio.to_thread(server.client_left.wait, 60)
 
 
 async def test_two_tools_ask_at_once_and_one_is_answered(server: OAuthServer) -> None:

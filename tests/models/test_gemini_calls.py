@@ -271,10 +271,11 @@ async def test_leaving_a_stream_closes_its_connection(how: str) -> None:
 
         task = asyncio.ensure_future(listen())
         if how == "cancel":
-            await asyncio.sleep(0.1)
+            while not server.requests:  # noqa: ASYNC110 - in another thread
+                await asyncio.sleep(0.005)
             task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await asyncio.to_thread(server.client_left.wait, 5)
+        assert await asyncio.to_thread(server.client_left.wait, 60)
         await model.aclose()
 
 

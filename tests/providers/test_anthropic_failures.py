@@ -222,7 +222,7 @@ async def test_giving_up_a_stream_closes_the_connection(server: WireServer) -> N
     stream = adapter(server.url).generate_content_async(ask(), True)
     assert said(await anext(stream)) == "ok"
     await stream.aclose()
-    assert await asyncio.to_thread(server.client_left.wait, 5)
+    assert await asyncio.to_thread(server.client_left.wait, 60)
 
 
 # -- credentials -----------------------------------------------------------------------------------
