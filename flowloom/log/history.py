@@ -21,7 +21,7 @@ from flowloom.events.event import UNFIT_OUTPUT, Event
 from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.log.current_turn import CurrentTurn
 from flowloom.log.effective_log import EffectiveLog
-from flowloom.log.item import HistoryItem, for_model, foreign_content, ids_in, transcription_of, without_hidden
+from flowloom.log.item import HistoryItem, for_model, foreign_content, shown_of, transcription_of
 from flowloom.log.ledger import CallLedger
 from flowloom.log.rearrange import rearrange
 from flowloom.models.contents import is_special, is_words
@@ -259,11 +259,11 @@ class _View:
         content = event.content
         if content is None or not content.role or not content.parts:
             return transcription_of(event)
-        author, own = event.author, event.author == self._viewer.agent
-        shown = without_hidden(content, event, own)
+        author = event.author
+        own = author == self._viewer.agent
+        shown, calls, responses = shown_of(content, event, own)
         if shown is None:
             return None
-        calls, responses = ids_in(shown)
         if own:
             self._foreign_calls.difference_update(calls)  # an answer from here on is to these
             unanswered = frozenset(calls).difference(event.long_running_tool_ids or (), ("",))

@@ -69,11 +69,8 @@ class HistoryItem:
         return [content_of(self.content.role, parts)] if parts else []
 
 
-def ids_in(content: types.Content) -> tuple[list[str], list[str]]:
-    """The ids of the calls in a content, and those of the responses, in order; empty text for one without an id."""
-    parts = content.parts or ()
-    calls = [part.function_call.id or "" for part in parts if part.function_call is not None]
-    return calls, [part.function_response.id or "" for part in parts if part.function_response is not None]
+Ids = list[str]
+"""The ids of calls, or of responses, in their order; empty text for one without an id."""
 
 
 def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
@@ -81,22 +78,26 @@ def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
     return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
 
 
-def without_hidden(content: types.Content, event: Event, own: bool) -> types.Content | None:
-    """The content without what is no model's to see: itself if that is nothing, None if nothing is left."""
+def shown_of(content: types.Content, event: Event, own: bool) -> tuple[types.Content | None, Ids, Ids]:
+    """The content without what is no model's to see: itself if that is nothing, None if nothing is left; the calls in
+    it, and the responses. A call in the engine's words that the agent's own model has made is shown, with its error."""
     parts = content.parts or []
-    shown = [part for part in parts if not _is_hidden(part, event, own)]
-    if len(shown) == len(parts):
-        return content
-    return content_of(content.role, shown) if shown else None
-
-
-def _is_hidden(part: types.Part, event: Event, own: bool) -> bool:
-    """Whether a part is no model's to see. A call in the engine's words that the agent's own model has made is, with
-    its error."""
-    call = part.function_call
-    named = call or part.function_response
-    hidden = named is not None and is_hidden(named)
-    return hidden and (not own or (call is not None and looks_like_request(event, call)))
+    shown: list[types.Part] = []
+    calls: Ids = []
+    responses: Ids = []
+    for part in parts:
+        call, response = part.function_call, part.function_response
+        named = call or response
+        if named is not None and is_hidden(named) and (not own or (call and looks_like_request(event, call))):
+            continue
+        shown.append(part)
+        if call is not None:
+            calls.append(call.id or "")
+        if response is not None:
+            responses.append(response.id or "")
+    if len(shown) < len(parts):
+        return content_of(content.role, shown) if shown else None, calls, responses
+    return content, calls, responses
 
 
 def transcription_of(event: Event) -> HistoryItem | None:
