@@ -259,8 +259,7 @@ class _View:
         content = event.content
         if content is None or not content.role or not content.parts:
             return transcription_of(event)
-        author = event.author
-        own = author == self._viewer.agent
+        author, own = event.author, event.author == self._viewer.agent
         shown, calls, responses = shown_of(content, event, own)
         if shown is None:
             return None

@@ -69,22 +69,19 @@ class HistoryItem:
         return [content_of(self.content.role, parts)] if parts else []
 
 
-Ids = list[str]
-"""The ids of calls, or of responses, in their order; empty text for one without an id."""
-
-
 def is_hidden(named: types.FunctionCall | types.FunctionResponse) -> bool:
     """Whether a call or response is between the engine and the client, and no model's to see."""
     return named.name in HIDDEN_CALLS or (named.id is not None and named.id.startswith(INPUT_ID_PREFIX))
 
 
-def shown_of(content: types.Content, event: Event, own: bool) -> tuple[types.Content | None, Ids, Ids]:
-    """The content without what is no model's to see: itself if that is nothing, None if nothing is left; the calls in
-    it, and the responses. A call in the engine's words that the agent's own model has made is shown, with its error."""
+def shown_of(content: types.Content, event: Event, own: bool) -> tuple[types.Content | None, list[str], list[str]]:
+    """The content without what is no model's to see: itself if that is nothing, None if nothing is left; the ids of the
+    calls in it, and of the responses, in order, empty text for one without an id. A call in the engine's words that the
+    agent's own model has made is shown, with its error."""
     parts = content.parts or []
     shown: list[types.Part] = []
-    calls: Ids = []
-    responses: Ids = []
+    calls: list[str] = []
+    responses: list[str] = []
     for part in parts:
         call, response = part.function_call, part.function_response
         named = call or response

@@ -114,10 +114,7 @@ def as_reply(root: BaseAgent, session: Session, message: types.Content) -> types
 
 def position_of(root: BaseAgent, name: str) -> Position | None:
     """The first agent of that name in the tree, and the agents above it."""
-    for position in _positions_in(root):
-        if position[0].name == name:
-            return position
-    return None
+    return next((position for position in _positions_in(root) if position[0].name == name), None)
 
 
 def _first_above(position: Position) -> Position:
