@@ -87,10 +87,6 @@ def notice(ctx: InvocationContext, request: LlmRequest) -> Event:
     return event("clock", "It is noon.")
 
 
-def marks(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event:
-    return ctx.new_event({"custom_metadata": {"seen": True}})
-
-
 def says(words: str) -> Any:
     return lambda callback_context: said(words)
 
@@ -125,11 +121,10 @@ FAILED = LlmResponse(error_code="SAFETY", error_message="not this")
         ([[text("I look."), call("look")]], {"tools": [shows]}, {"city": "Rome"}),
         ([call("look")], {"tools": [shows], "output_schema": City}, {"city": "Rome"}),
         (["Rome"], {"after_agent_callback": says("Checked.")}, {"result": "Rome"}),
-        ([call("look"), "Rome"], {"tools": [lambda: "seen"], "flow": Flow([], [marks])}, {"result": "Rome"}),
     ],
     ids=(
         "text last nothing blank halted schema mended failed unfit another-says before before-schema shown shown-form "
-        "after marked"
+        "after"
     ).split(),
 )
 async def test_what_a_single_turn_says_last_answers_its_call(answers: Any, fields: Any, response: Any) -> None:

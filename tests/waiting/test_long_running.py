@@ -142,6 +142,17 @@ async def test_words_beside_one_of_two_results_do_not_wait_for_the_other(cut_off
     assert last_text(said) == "I see."
 
 
+async def test_words_beside_a_result_do_not_wait_for_an_agent_as_a_tool_that_was_called_before(world: World) -> None:
+    def root() -> BaseAgent:
+        calls = [call("order", what="pen"), call("inner", request="Pay.")]
+        return by_turn("root", calls, "Noted.", tools=[world.ordering, AgentTool(payer(world, "inner", 1))])
+
+    it = Desk(root)
+    await it.say("Go.")
+    pen = await it.only("order")
+    assert last_text(await it.answer(pen.reply("pen"), types.Part(text="And?"))) == "Noted."
+
+
 async def test_words_beside_a_result_do_not_wait_for_what_is_called_after_them() -> None:
     """Only agents as tools that were called since do, also in a run that goes on where another one was cut off."""
     world = World()
