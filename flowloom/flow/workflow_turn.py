@@ -16,7 +16,7 @@ from flowloom.errors import AgentNotFoundError, DuplicateAgentError, quoted_list
 from flowloom.events.event import Event
 from flowloom.flow.outbox import Outbox, forwarding, put_events
 from flowloom.flow.play import run_agent
-from flowloom.flow.turn import AGAIN, Enter, Events, Turn, waits_below
+from flowloom.flow.turn import Enter, Events, Turn, waits_below
 from flowloom.flow.waiting import has_agent
 from flowloom.log.marks import is_from_agent_tool
 
@@ -108,7 +108,6 @@ class WorkflowTurn(Turn):
         self.last = below.last or self.last
         self._finished(below.agent, below.ctx.escalated)
         self._branch_ended = bool(self.ctx.branch) and below.ends_branch and not self.workflow.contains_escalation
-        self.outcome = AGAIN
         if self._branch_ended or waits_below(below.agent, self.ctx):
             self.end_or_wait()
         return ()
