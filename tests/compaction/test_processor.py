@@ -111,6 +111,16 @@ async def test_an_agent_that_sees_its_turn_only_has_only_that_summarised() -> No
     assert len(tally.asked) == 1
 
 
+@pytest.mark.parametrize(("mode", "told"), [("single_turn", "a3"), ("task", "u0 a0 u1 a1 u2 a2")])
+async def test_for_an_agent_that_is_called_for_one_turn_no_earlier_ones_are_summarised(mode: Any, told: str) -> None:
+    """A task is shown all of its place; the latest input stays as it is."""
+    given = config(**ALL)
+    made = Compaction(given)(context(compacting(config=given, mode=mode), *turns(4)), LlmRequest.empty("m"))
+    assert made is not None
+    await made
+    assert asked(given) == [told.split()]
+
+
 async def test_nothing_to_do_costs_no_await() -> None:
     config = EventsCompactionConfig(summarizer=Tally(), token_threshold=1000, event_retention_size=2)
     agent = compacting(config=config)
@@ -137,6 +147,32 @@ async def test_two_agents_at_once_summarise_the_same_only_once() -> None:
     assert compaction(ctx, LlmRequest.empty("m")) is None
     gate.open.set()
     assert await writing is not None
+
+
+async def test_another_session_is_summarised_at_the_same_time() -> None:
+    gate = Gate()
+    config = EventsCompactionConfig(summarizer=gate, event_threshold=1, event_retention_size=0)
+    compaction, agent = Compaction(config), compacting(config=config)
+    one, other = context(agent, *turns(2)), context(agent, *turns(2))
+    other.run.session.id = "s2"
+    first = compaction(one, LlmRequest.empty("m"))
+    assert first is not None
+    writing = asyncio.ensure_future(first)
+    await gate.asked_for.wait()
+    second = compaction(other, LlmRequest.empty("m"))
+    gate.open.set()
+    assert second is not None
+    assert await writing is not None
+    assert await second is not None
+
+
+async def test_what_has_grown_is_summarised_again() -> None:
+    given = config(**ALL)
+    compaction = Compaction(given)
+    for count in (2, 4):
+        made = compaction(context(compacting(config=given), *turns(count)), LlmRequest.empty("m"))
+        assert made is not None
+        assert await made is not None
 
 
 async def test_turns_are_not_counted_in_a_run() -> None:
