@@ -59,8 +59,7 @@ class HistoryItem:
         named = [part for part in self.content.parts or () if part.function_call or part.function_response]
         answers = [part for part in named if part.function_response is not None]
         answering = HistoryItem(content_of("user", answers), [], self.responses)
-        [rest] = self.beside_responses()
-        calling = HistoryItem(rest, self.calls, [], self.unanswered)
+        calling = HistoryItem(self.beside_responses()[0], self.calls, [], self.unanswered)
         return [answering, calling] if named[0] is answers[0] else [calling, answering]
 
     def beside_responses(self) -> list[types.Content]:
