@@ -13,7 +13,17 @@ from google.oauth2.credentials import Credentials
 from kit import Chat, agent, context, event, named_call, result, said, user
 from models.gemini_cache_wire import CachingServer
 
-from flowloom import ConfigurationError, ContextCacheConfig, Event, Flow, Gemini, LlmAgent, LlmRequest, LlmResponse
+from flowloom import (
+    BaseAgent,
+    ConfigurationError,
+    ContextCacheConfig,
+    Event,
+    Flow,
+    Gemini,
+    LlmAgent,
+    LlmRequest,
+    LlmResponse,
+)
 from flowloom.models.context_cache import CacheMetadata
 from flowloom.processors.context_cache import ContextCaching
 from flowloom.testing import FrozenClock, frozen
@@ -384,6 +394,29 @@ def test_the_latest_cache_and_the_latest_count_are_gone_on_with(apart: bool) -> 
     ContextCaching()(ctx, request)
     assert isinstance(request.cache_metadata, CacheMetadata)
     assert request.cache_metadata.invocations_used == 1
+
+
+def test_older_caches_and_counts_are_passed_over() -> None:
+    """However the answers that have one and those that have the other follow each other."""
+
+    def made(name: str) -> CacheMetadata:
+        return CacheMetadata(cache_name=name, expire_time=2.0, fingerprint="ab", invocations_used=1, contents_count=3)
+
+    usage = types.GenerateContentResponseUsageMetadata
+    caches = [event("root", "ok", cache_metadata=made(name)) for name in ("old", "new")]
+    counts = [event("root", "ok", usage_metadata=usage(prompt_token_count=tokens)) for tokens in (5, 7)]
+    for log in ([*caches, *counts], [*counts, *caches]):
+        request = LlmRequest()
+        ContextCaching()(context(agent("root"), *log), request)
+        assert isinstance(request.cache_metadata, CacheMetadata)
+        assert (request.cache_metadata.cache_name, request.cacheable_contents_token_count) == ("new", 7)
+
+
+def test_caching_has_a_config_of_its_own_and_is_for_agents_with_a_model() -> None:
+    for who, expected in ((agent("root"), ContextCacheConfig()), (BaseAgent(name="plain"), None)):
+        request = LlmRequest()
+        ContextCaching()(context(who), request)
+        assert request.cache_config == expected
 
 
 def test_metadata_survive_being_stored() -> None:

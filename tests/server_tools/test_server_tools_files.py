@@ -7,8 +7,10 @@ import json
 import logging
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
 import pytest
+from google.genai import types
 from kit import STREAMED, WHERE, Chat, model, said, text
 from models.gemini_wire import answer, streamed
 from models.wire_server import Reply, WireServer
@@ -32,7 +34,9 @@ def server() -> Iterator[WireServer]:
 
 async def files_of(model: BaseLlm, tool: Any, stream: bool) -> tuple[dict[str, tuple[str, bytes]], list[Any]]:
     """The artifacts of a run with their types, and its stored events."""
-    chat = Chat(LlmAgent(name="root", model=model, tools=[tool]), config=STREAMED if stream else None)
+    chat = Chat(
+        LlmAgent(name="root", model=model, tools=[] if tool is None else [tool]), config=STREAMED if stream else None
+    )
     await chat.say("Draw.")
     service = chat.runner.artifact_service
     assert isinstance(service, InMemoryArtifactService)
@@ -56,6 +60,42 @@ async def test_an_answer_that_a_model_gives_twice_has_its_files_each_time() -> N
     assert await service.list_versions(app_name="app", filename="plot.png", **WHERE) == [0, 1]
     assert drawn.content is not None
     assert len(drawn.content.parts or ()) == 2
+
+
+async def test_files_without_a_name_or_a_kind_are_saved_and_others_than_files_are_not() -> None:
+    """The name tells contents apart; a folder is no name."""
+
+    def nameless(**fields: Any) -> types.Part:
+        made = made_file("", "draw", "image/png", b"")
+        made.inline_data = types.Blob(**fields)
+        return made
+
+    parts = [
+        nameless(mime_type="image/png"),
+        made_file("..", "draw", "image/png", PICTURE),
+        nameless(data=b"raw"),
+        text("There."),
+    ]
+    files, _ = await files_of(model([LlmResponse(content=said(*parts))]), None, False)
+    assert files == {
+        f"file_{crc32(PICTURE):08x}.png": ("image/png", PICTURE),
+        f"file_{crc32(b'raw'):08x}": ("application/octet-stream", b"raw"),
+    }
+
+
+async def test_a_file_that_cannot_be_saved_stays_in_the_answer_and_the_others_are_saved() -> None:
+    class Full(InMemoryArtifactService):
+        async def save_artifact(self, *, filename: str, **fields: Any) -> int:
+            if filename == "big.png":
+                raise OSError("The disk is full.")
+            return await super().save_artifact(filename=filename, **fields)
+
+    drawn = [made_file(name, "draw", "image/png", PICTURE) for name in ("big.png", "small.png")]
+    chat = Chat(LlmAgent(name="root", model=model([LlmResponse(content=said(*drawn, text("There.")))])))
+    chat.runner.artifact_service = service = Full()
+    await chat.say("Draw.")
+    assert await service.list_artifact_keys(app_name="app", **WHERE) == ["small.png"]
+    assert [part.inline_data.display_name for part in held(await chat.stored())] == ["big.png"]
 
 
 def held(events: list[Any]) -> list[Any]:
