@@ -8,9 +8,9 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.context.protocols import AnyLlmAgent
-from flowloom.events.parts import answers_calls, content_of, text_part
+from flowloom.events.parts import answers_calls, content_of, parts_of, text_part
 from flowloom.log.history import Viewer, Visible, visible
-from flowloom.models.contents import SharedContents
+from flowloom.models.contents import SharedContents, only_read
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
 
@@ -67,12 +67,11 @@ class Contents:
 
 def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
     """What the delegating agent asked for (spec §9.10)."""
-    parts: list[types.Part] = []
     made = ctx.run.ledger.call(ctx.isolation_scope)
     if made is not None and made.call.args and not made.answers:
         parts = [text_part(json.dumps(made.call.args, ensure_ascii=False))]
-    elif ctx.user_content is not None:
-        parts = list(ctx.user_content.parts or ())
+    else:
+        parts = list(parts_of(ctx.user_content))
     if agent.mode == "single_turn":
         parts.append(text_part(_NO_REPLIES))
     return content_of("user", parts)
@@ -81,7 +80,7 @@ def _task_input(ctx: InvocationContext, agent: AnyLlmAgent) -> types.Content:
 def _insert_before_latest_input(request: LlmRequest, text: str) -> None:
     """Instructions that change with the turn stand before the latest input, so that what is older stays the same."""
     contents = request.contents
-    at, plain = len(contents), super(SharedContents, contents) if isinstance(contents, SharedContents) else contents
-    while at and (latest := plain.__getitem__(at - 1)).role == "user" and not answers_calls(latest):
+    at, plain = len(contents), only_read(contents)
+    while at and (latest := plain[at - 1]).role == "user" and not answers_calls(latest):
         at -= 1
     contents.insert(at, content_of("user", [text_part(text)]))

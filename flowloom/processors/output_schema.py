@@ -35,7 +35,7 @@ def output_schema(ctx: InvocationContext, request: LlmRequest) -> None:
 def refusal_in(event: Event) -> str | None:
     """What is wrong with the structured answer that an event holds, or answers the call of; None if nothing is."""
     marks = event.custom_metadata
-    if marks is not None and UNFIT_OUTPUT in marks:
+    if marks and UNFIT_OUTPUT in marks:
         return None if asks_again(event) else str(marks[UNFIT_OUTPUT])
     if event.actions.set_model_response is None:
         for response in event.get_function_responses():

@@ -8,6 +8,7 @@ from google.genai import types
 
 from flowloom.context import Context, InvocationContext, ReadonlyContext
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 from flowloom.events.response import LlmResponse
 from flowloom.events.wire import fields_of, replace
 from flowloom.models.contents import copy_content, own_content, special_contents
@@ -36,10 +37,9 @@ def planning(ctx: InvocationContext, request: LlmRequest) -> None:
     if not rewrites_responses(planner):
         return
     for index, content in special_contents(request.contents):
-        if any(_is_plan(part) for part in content.parts or ()):
-            for part in own_content(request.contents, index).parts or ():
-                if _is_plan(part):
-                    part.thought = None
+        if any(map(_is_plan, parts_of(content))):
+            for part in filter(_is_plan, parts_of(own_content(request.contents, index))):
+                part.thought = None
 
 
 def planning_response(ctx: InvocationContext, request: LlmRequest, response: LlmResponse) -> Event | None:
@@ -50,7 +50,7 @@ def planning_response(ctx: InvocationContext, request: LlmRequest, response: Llm
     Must come after: nothing; before code_execution_response, which runs code that stands under a plan's tags.
     """
     planner, content = _planner_of(ctx), response.content
-    if planner is None or content is None or not content.parts or not rewrites_responses(planner):
+    if planner is None or content is None or not content.parts:
         return None
     context = Context(ctx)
     # the response may share its parts with what callbacks and telemetry hold, and planners write to parts

@@ -8,7 +8,7 @@ from typing import Any
 from flowloom.context import Context, InvocationContext
 from flowloom.events.event import Event
 from flowloom.models.request import LlmRequest
-from flowloom.processors.tools import OwnTools, is_plain, is_toolset
+from flowloom.processors.tools import OwnTools, is_toolset
 
 
 def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[Event | None] | None:
@@ -22,22 +22,19 @@ def tool_declarations(ctx: InvocationContext, request: LlmRequest) -> Awaitable[
     if agent is None or not (ctx.tools or agent.tools):
         return None
     resolved = ctx.tools or ()
-    if isinstance(resolved, OwnTools) and resolved.block is not None and not any(map(_asks, resolved.toolsets)):
+    if (
+        isinstance(resolved, OwnTools)
+        and resolved.block
+        and not any(one.prepares_requests for one in resolved.toolsets)
+    ):
         request.append_tools(resolved.block)
         return None
     return _ask(ctx, request, [*resolved, *filter(is_toolset, agent.own_tools)])
 
 
-def _asks(toolset: object) -> bool:
-    return getattr(toolset, "prepares_requests", True)
-
-
 async def _ask(ctx: InvocationContext, request: LlmRequest, asked: Sequence[Any]) -> Event | None:
     context = Context(ctx, function_call_id=ctx.effects.new_id(ctx))
     for each in asked:
-        if is_plain(each):
-            request.append_tools([each])
-            continue
         try:
             await each.process_llm_request(tool_context=context, llm_request=request)
         except Exception as error:

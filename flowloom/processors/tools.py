@@ -57,12 +57,8 @@ class OwnTools(list[Any]):
     @cached_property
     def block(self) -> ToolBlock | None:
         """All of them, if all are tools whose hook does nothing but declare them, so that it need not be called."""
-        return ToolBlock(self) if all(map(is_plain, self)) else None
-
-
-def is_plain(tool: object) -> TypeGuard[BaseTool]:
-    """Whether it is a tool whose hook does nothing but declare it."""
-    return isinstance(tool, BaseTool) and type(tool).process_llm_request is BaseTool.process_llm_request
+        plain = BaseTool.process_llm_request
+        return ToolBlock(self) if all(type(tool).process_llm_request is plain for tool in self) else None
 
 
 def is_toolset(tool: Any) -> TypeGuard[BaseToolset]:

@@ -312,6 +312,10 @@ class TestResponse:
         events = await _respond(ctx, _response(types.Part(text=CODE, thought=True)))
         assert len(events) == 2
 
+    async def test_code_in_a_thought_of_the_models_own_is_not_run(self) -> None:
+        """Without a planner nobody else has marked it."""
+        assert await _respond(_context(_Scripted()), _response(types.Part(text=CODE, thought=True))) == []
+
     async def test_a_sync_executor_runs_in_a_thread(self) -> None:
         class Blocking(BaseCodeExecutor):
             def execute_code(

@@ -280,6 +280,9 @@ async def test_an_answer_to_another_agents_call_is_told_as_well() -> None:
 DELEGATION = event("boss", named_call("t1", "root", request="count"))
 
 
+ANSWER = result("t9", "root", {"result": "done"})
+
+
 async def test_a_task_begins_with_what_was_asked_for() -> None:
     """Scope == delegating FC id, task mode | first content = JSON of FC args, then history."""
     asked = event("user", "so?", isolation_scope="t1")
@@ -296,6 +299,32 @@ async def test_a_single_turn_is_told_that_nobody_will_answer() -> None:
 async def test_a_task_without_a_call_begins_with_the_users_message() -> None:
     lines = await seen(by=agent("root", mode="task"), isolation_scope="t9", user_content=user("do it"))
     assert lines == ["user: do it"]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [[event("boss", named_call("t9", "root"))], [event("boss", named_call("t9", "root", n=1)), event("boss", ANSWER)]],
+    ids=["asked for nothing", "reported already"],
+)
+async def test_a_task_whose_call_tells_nothing_new_begins_with_the_users_message(log: list[Event]) -> None:
+    lines = await seen(*log, by=agent("root", mode="task"), isolation_scope="t9", user_content=user("do it"))
+    assert lines == ["user: do it"]
+
+
+async def test_a_task_of_which_nobody_says_anything_begins_with_nothing() -> None:
+    assert await seen(by=agent("root", mode="task"), isolation_scope="t9") == []
+
+
+async def test_a_single_turn_is_shown_what_came_since_the_latest_input() -> None:
+    log = [event("user", "old"), event("root", "then"), event("user", "new")]
+    assert await seen(*log, by=agent("root", mode="single_turn")) == ["user: new"]
+
+
+async def test_an_instruction_that_changes_stands_behind_the_results_of_calls() -> None:
+    """Results follow their calls."""
+    log = [event("user", "go"), event("root", named_call("c1", "dig")), event("user", result("c1", "dig", {"v": 1}))]
+    told = await seen(*log, by=agent("root", static_instruction="Rules.", instruction="Now."))
+    assert told == ["user: go", "model: dig()", "user: dig -> {'v': 1}", "user: Now."]
 
 
 async def test_the_rule_of_who_sees_what_can_be_replaced() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, context, declared_names, event, model, requests_of
+from kit import Chat, agent, context, declared_names, event, model, requests_of, system_text
 
 from flowloom import (
     BaseAgent,
     BaseTool,
     BaseToolset,
+    Flow,
     LlmAgent,
     LlmRequest,
     ReadonlyContext,
@@ -50,6 +51,48 @@ async def test_tools_behind_one_with_a_hook_of_its_own_are_declared() -> None:
     await chat.say("go")
     assert declared_names(requests_of(root)[0]) == ["look", "dig"]
     assert (await chat.state()) == {"asked": True}
+
+
+class Filing(Hooked):
+    """A hook that saves a file, under the id of the call that it is."""
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        assert tool_context.function_call_id
+        await tool_context.save_artifact("notes.txt", types.Part(text="asked"))
+
+
+async def test_a_file_that_a_hook_saves_is_told_by_an_event() -> None:
+    """The hook has the id of a call, as whatever a tool does."""
+    events = await Chat(agent("root", "done", tools=[Filing(name="first", description="First.")])).say("go")
+    assert [each.actions.artifact_delta for each in events] == [{"notes.txt": 0}, {}]
+
+
+class Advice(BaseToolset):
+    """A toolset that lists no tools, and prepares requests."""
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        return []
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        llm_request.append_instructions(["Be brief."])
+
+
+@pytest.mark.parametrize("others", [[], [look]], ids=["alone", "beside a tool"])
+async def test_a_toolset_that_lists_nothing_prepares_the_request_all_the_same(others: list[Any]) -> None:
+    root = agent("root", "done", tools=[Advice(), *others])
+    await Chat(root).say("go")
+    assert "Be brief." in system_text(requests_of(root)[0])
+
+
+async def test_a_flow_that_resolves_no_tools_declares_none() -> None:
+    root = agent("root", tools=[look], flow=Flow().without("tools"))
+    request = (await root.flow.assemble(context(root, event("user", "go")))).request
+    assert declared_names(request) == []
+
+
+async def test_a_toolset_without_which_the_run_may_not_go_on_ends_it() -> None:
+    with pytest.raises(ToolsetError, match="away"):
+        await Chat(agent("root", "done", tools=[Set(error=ToolsetError("The server is away."))])).say("go")
 
 
 def lambda_tool(name: str) -> BaseTool:

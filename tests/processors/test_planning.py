@@ -166,11 +166,19 @@ class TestRequest:
         assert not contents.touched
 
     def test_thoughts_that_the_model_signed_stay_thoughts(self) -> None:
-        signed = types.Content(role="model", parts=[_text("hm", thought=True, thought_signature=b"s"), _text("so")])
+        """Beside a plan, too."""
+        signed, plan = _text("hm", thought=True, thought_signature=b"s"), _text("1. look", thought=True)
+        for parts in ([signed, _text("so")], [signed, plan]):
+            request = LlmRequest.empty("m")
+            request.contents = SharedContents([types.Content(role="model", parts=parts)])
+            planning(_context(PlanReActPlanner()), request)
+            assert [part.thought for part in request.contents[0].parts or []] == [True, None]
+
+    def test_a_content_without_parts_has_no_plan(self) -> None:
         request = LlmRequest.empty("m")
-        request.contents = SharedContents([signed])
+        request.contents = [types.Content(role="user")]
         planning(_context(PlanReActPlanner()), request)
-        assert (request.contents[0].parts or [])[0].thought is True
+        assert request.contents == [types.Content(role="user")]
 
 
 class TestResponse:

@@ -202,6 +202,18 @@ async def test_decision_11_the_model_is_told_what_does_not_fit(config: Any, key:
     assert "`name`: must be a valid string; got 7" in shown(requests_of(root)[2])[-1]
 
 
+async def test_an_agent_without_tools_is_asked_for_json_and_for_no_call() -> None:
+    root = agent("root", BAD, GOOD, output_schema=City)
+    await ran(root)
+    assert "set_model_response" not in shown(requests_of(root)[1])[-1]
+
+
+async def test_an_answer_that_fits_is_accepted_with_what_its_model_noted() -> None:
+    noted = LlmResponse(content=said(GOOD), custom_metadata={"score": 3})
+    found = await ran(agent("root", noted, output_schema=City))
+    assert (found.output, found.events[0].custom_metadata) == (City(name="Rome"), {"score": 3})
+
+
 async def test_decision_11_a_wrong_call_is_told_by_its_result() -> None:
     root = agent("root", BADLY, "Rome", BY_TOOL, output_schema=City, tools=[look])
     found = await ran(root)
