@@ -57,8 +57,8 @@ class OwnTools(list[Any]):
     @cached_property
     def block(self) -> ToolBlock | None:
         """All of them, if all are tools whose hook does nothing but declare them, so that it need not be called."""
-        plain = BaseTool.process_llm_request
-        return ToolBlock(self) if all(type(tool).process_llm_request is plain for tool in self) else None
+        hooks = {getattr(tool.__class__, "process_llm_request", None) for tool in self}
+        return ToolBlock(self) if hooks <= {BaseTool.process_llm_request} else None
 
 
 def is_toolset(tool: Any) -> TypeGuard[BaseToolset]:

@@ -53,6 +53,30 @@ async def test_tools_behind_one_with_a_hook_of_its_own_are_declared() -> None:
     assert (await chat.state()) == {"asked": True}
 
 
+class Counted:
+    """A tool around another one: what it does not do itself, that one does."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
+
+
+class Counting(BaseToolset):
+    """Lists tools around others."""
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> Any:
+        return [Counted(lambda_tool("dig"))]
+
+
+async def test_a_tool_around_another_one_is_declared() -> None:
+    """Its class has no hook, but it has."""
+    root = agent("root", "done", tools=[Counting()])
+    await Chat(root).say("go")
+    assert declared_names(requests_of(root)[0]) == ["dig"]
+
+
 class Filing(Hooked):
     """A hook that saves a file, under the id of the call that it is."""
 
