@@ -153,9 +153,9 @@ class LlmAgent(BaseAgent[OutputT]):
     def _when_made(self) -> None:
         super()._when_made()
         self._check_config()
-        for text in (self.instruction, self.global_instruction):
+        for text, kind in ((self.instruction, ""), (self.global_instruction, "global ")):
             if isinstance(text, str) and "{" in text:
-                self.derive(text, BraceTemplate, text)
+                self.derive(f"{kind}instruction", BraceTemplate, text)  # as it is asked for when a request is built
         if isinstance(self.model, str) and self.model:
             _ = self.own_model
         if self.output_schema is not None:
