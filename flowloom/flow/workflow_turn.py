@@ -190,8 +190,8 @@ class WorkflowTurn(Turn):
             if earlier:
                 latest, self._number = self._latest_in(earlier), earlier[-1].number
                 self._finished(latest[-1], any(event.actions.escalate for event in self._said_by(latest)))
-            asked, several = self._following()
-            members = asked if several and set(members) <= set(asked) else members
+            asked, _ = self._following()
+            members = asked if set(members) <= set(asked) else members
         self._number, self._reached, self._group = number, max(map(self._index_of, members)), at_once
         return members, at_once
 

@@ -457,6 +457,79 @@ async def test_an_escalation_of_several_at_once_counts_when_the_run_goes_on(meet
     assert texts(await approve_next(now(), "b")) == ["b: b paid."]
 
 
+async def test_a_workflow_that_goes_on_is_told_of_the_latest_turn_alone_whether_it_escalated(meet: Any) -> None:
+    """Not of another member of the round, nor of an earlier turn of the same one."""
+    told: list[Any] = []
+
+    class Told(WorkflowAgent):
+        def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> Following:
+            if latest is not None:
+                told.append((latest.agent.name, latest.number, latest.escalated))
+            number, at = (latest.number, latest.index + 1) if latest else (1, 0)
+            return self.sub_agents[at % 2] if (number, at) < (2, 2) else None
+
+    class Once(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            first = all(event.author != self.name for event in ctx.session.events)
+            yield Event(author=self.name, content=said(self.name), actions=EventActions(escalate=first))
+
+    def root() -> BaseAgent:
+        asking = payer(World(), "a", 1, "One.", call("pay", amount=2), "Two.")
+        row = SequentialAgent(name="row", sub_agents=[Once(name="once"), asking])
+        return Told(name="flow", sub_agents=[row, payer(World(), "b", 3, "B.", call("pay", amount=4), "B.")])
+
+    now = meet(root)
+    await now().say("go")
+    for asked in "abab":
+        *_, request = [each for event in await now().stored() if event.author == asked for each in pending([event])]
+        await now().say(user(approve(request)))
+    assert told == [("row", 1, True), ("b", 1, False), ("row", 2, False), ("b", 2, False)]
+
+
+async def test_several_at_once_that_go_on_are_asked_for_as_they_were_with_whether_the_one_before_escalated(
+    meet: Any,
+) -> None:
+    """An event of its turn that does not escalate changes nothing of it."""
+    told: list[Any] = []
+
+    class Told(Staged):
+        def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> Following:
+            told.append(latest and (latest.agent.name, latest.escalated))
+            return super().following(latest, ctx)
+
+    def root() -> BaseAgent:
+        first = SequentialAgent(name="first", sub_agents=[Says(name="a", escalates=True), Says(name="b")])
+        return Told(name="flow", sub_agents=[first, payer(World(), "c", 1), Says(name="d"), Says(name="last")])
+
+    now = meet(root)
+    await now().say("go")
+    assert told == [None, ("first", True)]
+    await approve_next(now(), "c")
+    assert told[2:3] == [("first", True)]
+
+
+async def test_several_at_once_that_go_on_in_a_second_round_are_asked_for_with_the_first_one(meet: Any) -> None:
+    """The latest turn is that of the member which the workflow named last, whether they went on or not."""
+    told: list[Any] = []
+
+    class Twice(WorkflowAgent):
+        def following(self, latest: FinishedMember | None, ctx: InvocationContext) -> Following:
+            told.append(latest and (latest.agent.name, latest.number))
+            first, second = self.sub_agents
+            return [second, first] if latest is None else self.sub_agents if latest.number < 2 else None
+
+    now = meet(
+        lambda: Twice(
+            name="flow", sub_agents=[Says(name="a"), payer(World(), "b", 1, "One.", call("pay", amount=2), "Two.")]
+        )
+    )
+    await now().say("go")
+    [request] = pending(await approve_next(now(), "b"))
+    assert told == [None, None, ("a", 1)]
+    await now().say(user(approve(request)))
+    assert [told[3][1], *told[4:]] == [1, ("b", 2)]
+
+
 async def test_a_log_without_node_paths_tells_by_its_authors_who_waits() -> None:
     """As logs of other engines are: those of several at once that are done do not run again, at any depth."""
     world = World()
