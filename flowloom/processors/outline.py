@@ -86,7 +86,7 @@ class Outline:
 
     def _add(self, index: int, content: types.Content) -> None:
         calls = answers = False
-        for part in content.parts or ():
+        for part in parts_of(content):
             calls = calls or part.function_call is not None
             answers = answers or part.function_response is not None
         joined = answers and index > self.lead and bool(self.calls) and self.calls[-1] == self.groups[-1]
@@ -166,7 +166,7 @@ class LogReader:
                 said, was_pinned = "", False
             elif was_pinned:
                 self._told.discard(said)
-            said += "".join(part.text or "" for part in heard.content.parts or ())
+            said += "".join(part.text or "" for part in parts_of(heard.content))
             self._speech = heard.transcription, said, pinned or was_pinned
             if pinned or was_pinned:
                 self._told.add(said)
@@ -177,9 +177,7 @@ class LogReader:
         Contents are made of the same objects as their events, save for the words of other agents and what was spoken,
         until they are looked at: that gives a copy.
         """
-        if not self._objects and not self._told:
-            return False
-        for part in content.parts or ():
+        for part in parts_of(content):
             if part.text is not None and part.text in self._told:
                 return True
             if any(id(made_of) in self._objects for made_of in _made_of(part)):

@@ -8,6 +8,7 @@ from typing import Any
 from google.genai import types
 
 from flowloom.events.event import Event
+from flowloom.events.parts import parts_of
 
 CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_CONTENT = 4
@@ -26,7 +27,7 @@ def content_tokens(content: types.Content) -> int:
     each file. Other alphabets than the Latin have fewer characters in a token, and are counted by their bytes.
     """
     characters, tokens = 0, TOKENS_PER_CONTENT
-    for part in content.parts or ():
+    for part in parts_of(content):
         if part.text is not None:
             characters += _length(part.text)
         elif part.function_call is not None:

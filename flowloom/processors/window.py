@@ -18,6 +18,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.errors import ConfigurationError
+from flowloom.events.parts import parts_of
 from flowloom.events.wire import replace
 from flowloom.models.request import LlmRequest
 from flowloom.processors.outline import LogReader, Outline, Pinned, States, View, contents_before_history
@@ -81,8 +82,6 @@ class KeepTurns:
         return f"KeepTurns({self._turns})"
 
     def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None:
-        if ctx.llm_agent is None:
-            return
         view, lead = View(request), contents_before_history(ctx)
         state = self._states.take(ctx)
         if state is None or state.outline.lead != lead:
@@ -188,8 +187,6 @@ class TokenWindow:
         return f"TokenWindow({self._max_tokens})"
 
     def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None:
-        if ctx.llm_agent is None:
-            return
         view, lead = View(request), contents_before_history(ctx)
         if not view.body:
             return
@@ -227,8 +224,7 @@ class _Payloads(_Known):
     def forget(self, known: int) -> None:
         """Go back to the groups that were wholly among the first contents."""
         groups = self.outline.groups
-        if known < len(self.shown):
-            del self.shown[groups[known] if known < len(groups) else known :]
+        del self.shown[groups[known] if known < len(groups) else known :]
 
 
 class DropToolPayloads:
@@ -260,8 +256,6 @@ class DropToolPayloads:
         return f"DropToolPayloads(keep_last={self._keep_last}, max_chars={self._max_chars})"
 
     def __call__(self, ctx: InvocationContext, request: LlmRequest) -> None:
-        if ctx.llm_agent is None:
-            return
         view, lead = View(request), contents_before_history(ctx)
         state = self._states.take(ctx)
         if state is None or state.outline.lead != lead:
@@ -281,8 +275,9 @@ class DropToolPayloads:
 
 def shortened(content: types.Content, max_chars: int) -> types.Content:
     """The content with markers in the place of payloads that are too large; the same one if none is."""
-    parts = [_shortened_part(part, max_chars) for part in content.parts or ()]
-    if all(new is old for new, old in zip(parts, content.parts or (), strict=True)):
+    whole = parts_of(content)
+    parts = [_shortened_part(part, max_chars) for part in whole]
+    if all(new is old for new, old in zip(parts, whole, strict=True)):
         return content
     return replace(content, parts=parts)
 

@@ -163,6 +163,11 @@ async def test_what_an_agent_said_before_the_first_message_is_part_of_a_short_hi
     assert shown(await request_of(log, KeepTurns(2))) == ["model: hello", "user: m0", "model: a0", "user: m1"]
 
 
+@pytest.mark.parametrize("window", [KeepTurns(1), TokenWindow(20), DropToolPayloads(keep_last=1)])
+async def test_a_window_on_no_history_shows_none(window: Any) -> None:
+    assert shown(await request_of([], window)) == []
+
+
 async def test_a_window_that_is_just_full_is_not_over_its_budget(caplog: pytest.LogCaptureFixture) -> None:
     """Nor is one that is cut."""
     with caplog.at_level(logging.WARNING, "flowloom.window"):
@@ -183,11 +188,11 @@ def test_the_largest_arguments_of_an_old_call_are_left_out_until_the_rest_is_sma
         "c": args["c"],
         "d": args["d"],
     }
-    several = shortened(said(named_call("c1", "look", a="x" * 98, b="x" * 88, c="x" * 78)), 150)
+    several = shortened(said(named_call("c1", "look", a="x" * 78, b="x" * 88, c="x" * 98)), 150)
     assert several.parts is not None
     assert several.parts[0].function_call is not None
     left_out = [str(value).startswith("[") for value in (several.parts[0].function_call.args or {}).values()]
-    assert left_out == [True, True, False]
+    assert left_out == [False, True, True]
     marker = "[50 characters, left out of an old call of `look`]"
     assert len(marker) == 50
     for length, stays in ((48, True), (49, False)):

@@ -82,6 +82,51 @@ async def test_a_pinned_call_or_result_keeps_its_group_and_no_other(make: Any, c
 
 
 @each_window
+async def test_a_pinned_call_or_result_of_nothing_pins_no_other_of_nothing(make: Any) -> None:
+    """A call may have no arguments, and a result no response; they have none in common."""
+
+    def look(number: int) -> list[Event]:
+        bare = types.FunctionCall(id=f"c{number}", name=f"look{number}")
+        return [
+            event("root", types.Part(function_call=bare)),
+            answer_of("root", result(bare.id, f"look{number}", None)),
+        ]
+
+    for pinned in (1, 2):
+        log = [event("user", "look"), *look(1), *look(2), *talk(2, first=1)]
+        log[pinned].custom_metadata = {"pinned": True}
+        contents = (await request_of(log, make())).contents
+        called = [part.function_call for each in contents for part in each.parts or () if part.function_call]
+        assert [each.name for each in called] == ["look1"]
+
+
+@each_window
+async def test_a_pin_that_the_history_has_lost_keeps_nothing(make: Any) -> None:
+    """Not the same words said again, either."""
+    window = make()
+    log = [event("user", "m0"), event("helper", "aisle", **PINNED), *talk(2, first=1)]
+    assert shown(await request_of(log, window)) == [LEAD_IN, "user: [helper] said: aisle", "user: m2"]
+    log = [event("user", "n0"), event("helper", "aisle"), *talk(2, first=1)]
+    assert shown(await request_of(log, window)) == ["user: m2"]
+
+
+@each_window
+@pytest.mark.parametrize(
+    "part",
+    [
+        result("c1", "look", {"found": "b"}),
+        types.Part(code_execution_result=types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="1")),
+    ],
+    ids=["result", "output"],
+)
+async def test_words_beside_a_result_begin_no_turn(make: Any, part: types.Part) -> None:
+    """It belongs to the turn whose call it answers."""
+    answered = answer_of("root", text("Here it is."), part)
+    log = [event("user", "go"), event("root", named_call("c1", "look")), answered]
+    assert shown(await request_of(log, make()))[0] == "user: go"
+
+
+@each_window
 async def test_a_group_that_is_pinned_once_and_again_is_shown_once_with_the_one_that_follows(make: Any) -> None:
     """In their order, whatever stands between them."""
     log = [event("user", "look"), *round_of(1, 1), event("root", "well"), *round_of(2, 2), *talk(2, first=1)]
@@ -316,6 +361,18 @@ async def test_a_window_remembers_the_sessions_it_saw_last() -> None:
 def number(content: types.Content) -> int:
     """As many tokens as the number in the text says."""
     return int("".join(filter(str.isdigit, (content.parts or [types.Part()])[0].text or "0")))
+
+
+async def test_a_pinned_payload_stays_whole_where_a_run_before_put_something_before_the_history() -> None:
+    """Each run puts its own there."""
+    flow = Flow().with_processor(DropToolPayloads(keep_last=1, max_chars=0), after="contents")
+    root = agent("root", flow=flow)
+    log = [event("user", "go"), *round_of(1, 3), *round_of(2, 3)]
+    log[2].custom_metadata = {"pinned": True}
+    config = RunConfig(model_input_context=[user("The house."), user("The garden."), user("The street.")])
+    for run_config in (config, RunConfig()):
+        request = (await flow.assemble(context(root, *log, run_config=run_config))).request
+        assert "user: look -> {'found': 'bbb'}" in shown(request)[:-1]
 
 
 @pytest.mark.parametrize(("budget", "first"), [(65, "user: 5"), (64, "user: 20")])
