@@ -191,7 +191,6 @@ class Turn:
 
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
         """Take into account what the turn has said before this run: its `own` events."""
-        self.ctx.escalated = self.ctx.escalated or any(event.actions.escalate for event in own)
         for event in own:
             self._take_output(event)
 

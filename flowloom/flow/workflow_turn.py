@@ -168,7 +168,6 @@ class WorkflowTurn(Turn):
     # -- resuming ---------------------------------------------------------------------------------
 
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
-        super().recall(progress, own)
         self._path = self.ctx.workflow_path()
         self._log = self._entries(progress)
         self._end = self._end_of_answered(progress)

@@ -22,6 +22,7 @@ from flowloom import (
     Runner,
     SequentialAgent,
     SqliteSessionService,
+    ToolContext,
     WorkflowAgent,
 )
 from flowloom.agents import FinishedMember
@@ -417,6 +418,17 @@ async def test_its_callback_is_not_asked_again_when_a_run_that_was_left_in_its_m
     assert ran == ["before"]
 
 
+async def test_its_callback_is_asked_again_when_an_answer_resumes_it(meet: Any) -> None:
+    """As that of the member is, which begins anew."""
+    ran = Ran()
+    now = meet(
+        lambda: Router(name="flow", sub_agents=[payer(World(), "a", 1)], before_agent_callback=ran.gives("before"))
+    )
+    await now().say("go", state_delta={"to": "a"})
+    await approve_next(now(), "a")
+    assert ran == ["before", "before"]
+
+
 async def test_a_pause_between_two_members_is_kept(meet: Any) -> None:
     """A run that is paused takes no further member; resumed, it goes on with it."""
     now = meet(lambda: Router(name="flow", sub_agents=[agent("a", "A."), agent("last", "Z.")]))
@@ -441,6 +453,24 @@ async def test_an_escalation_of_before_the_wait_counts_when_the_run_goes_on(meet
     now = meet(root)
     await now().say("go")
     assert texts(await approve_next(now(), "b")) == ["b: b paid."]
+
+
+async def test_an_escalation_of_before_the_wait_counts_of_an_agent_that_was_handed_over_to(meet: Any) -> None:
+    """It is the turn of the member that has escalated, whoever spoke in it."""
+
+    def leave(tool_context: ToolContext) -> None:
+        """Leave."""
+        tool_context.actions.escalate = True
+
+    def root() -> BaseAgent:
+        world = World()
+        helper = by_turn("helper", call("leave"), call("pay", amount=1), "Done.", tools=[leave, world.paying])
+        member = by_turn("member", hand_to("helper"), "again", sub_agents=[helper])
+        return LoopAgent(name="loop", sub_agents=[member], max_iterations=2)
+
+    now = meet(root)
+    await now().say("go")
+    assert texts(await approve_next(now(), "helper")) == ["helper: Done."]
 
 
 async def test_an_escalation_of_several_at_once_counts_when_the_run_goes_on(meet: Any) -> None:
