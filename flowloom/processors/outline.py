@@ -43,10 +43,8 @@ class Outline:
         self.lead = lead
         """How many contents stand before the history."""
         self.contents: list[types.Content] = []
-        self.turns: list[int] = []
-        """Where turns begin. The first one may begin without the user."""
         self.openers: list[int] = []
-        """Where turns begin with a message of the user."""
+        """Where turns begin. What stands before the first one belongs to none."""
         self.calls: list[int] = []
         """Where groups of calls begin."""
         self.groups: list[int] = []
@@ -57,7 +55,7 @@ class Outline:
         """Take the outline of `contents`; returns how many of them it knew already, and still stand there."""
         known = self._known(contents)
         if known < len(self.contents):
-            for places in (self.turns, self.openers, self.calls, self.pinned):
+            for places in (self.openers, self.calls, self.pinned):
                 while places and places[-1] >= known:
                     places.pop()
             del self.contents[known:], self.groups[known:]
@@ -93,12 +91,8 @@ class Outline:
         self.groups.append(self.groups[-1] if joined else index)
         if calls and not joined:
             self.calls.append(index)
-        if index >= self.lead:
-            opens = opens_turn(content)
-            if opens:
-                self.openers.append(index)
-            if opens or index == self.lead:
-                self.turns.append(index)
+        if index >= self.lead and opens_turn(content):
+            self.openers.append(index)
 
     def group_of(self, index: int) -> range:
         """The content at `index` with those that it cannot be without: a call's results, a result's call."""
@@ -253,9 +247,7 @@ class View:
             )
 
     def replace(self, new: list[types.Content]) -> None:
-        """Show `new` in the place of as many entries, the first of `body`."""
-        if self._spot is not None and self._spot < len(new):
-            new = [*new[: self._spot], self._plain()[self._spot], *new[self._spot :]]
+        """Show `new` in the place of as many entries, the first of `body`; the instructions stand behind them."""
         self._write(len(new), new)
 
     def _plain(self) -> list[types.Content]:

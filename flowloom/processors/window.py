@@ -139,11 +139,11 @@ class _Budget(_Known):
 
     def _cut(self, cut: _Cut, index: int, goal: float) -> _Cut:
         """The next cut that leaves the goal; the turn that `index` is in stays."""
-        turns = self.outline.turns
-        for at in range(bisect_right(turns, cut.start), bisect_right(turns, index)):
-            more = self.kept(cut.start, turns[at]) - set(cut.kept)
+        openers = self.outline.openers
+        for opener in openers[bisect_right(openers, cut.start) : bisect_right(openers, index)]:
+            more = self.kept(cut.start, opener) - set(cut.kept)
             tokens = cut.tokens + sum(self.sums[place + 1] - self.sums[place] for place in more)
-            cut = _Cut(turns[at], (*cut.kept, *sorted(more)), tokens)
+            cut = _Cut(opener, (*cut.kept, *sorted(more)), tokens)
             if self._shown(cut, index) <= goal:
                 break
         return cut

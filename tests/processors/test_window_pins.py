@@ -190,6 +190,27 @@ async def test_what_was_spoken_stays_where_any_of_it_is_pinned(make: Any) -> Non
 
 
 @each_window
+async def test_what_is_spoken_after_a_pinned_piece_is_pinned_with_it(make: Any) -> None:
+    """All of it together, and the piece alone no more."""
+    window = make()
+    log = [spoken("user", "no ", **PINNED)]
+    for piece in ("nu", "ts"):
+        log.append(spoken("user", piece))
+        await request_of([*log, event("user", "now")], window)
+    log += [event("root", "well"), spoken("user", "no "), event("root", "hm"), event("user", "now")]
+    assert shown(await request_of(log, window)) == ["user: no nuts", "user: now"]
+
+
+@each_window
+@pytest.mark.parametrize("pinned", [1, 2])
+async def test_a_call_or_result_with_words_behind_it_keeps_its_group(make: Any, pinned: int) -> None:
+    log = [event("user", "go"), event("root", named_call("c1", "look"), text("I look."))]
+    log += [answer_of("root", result("c1", "look", {"n": 1}), text("There.")), *talk(2, first=1)]
+    log[pinned].custom_metadata = {"pinned": True}
+    assert [each.role for each in (await request_of(log, make())).contents] == ["user", "model", "user", "user"]
+
+
+@each_window
 async def test_a_pin_may_come_later_and_a_summary_too(make: Any) -> None:
     """What was known of the log does not stand in the way; a summary brings no message along."""
     window = make()
@@ -235,6 +256,10 @@ async def test_instructions_before_several_messages_keep_their_place_when_some_o
     request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *log))).request
     assert system_text(request).startswith("Be kind.")
     assert shown(request) == ["user: first", "user: It is Monday.", "user: m3", "user: m4"]
+    log[3].custom_metadata = {"pinned": True}
+    flow = Flow().with_processor(make(), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *log))).request
+    assert shown(request) == ["user: first", "user: It is Monday.", "user: m2", "user: m3", "user: m4"]
 
 
 @each_window
@@ -255,6 +280,14 @@ async def test_instructions_of_several_pieces_are_no_turn() -> None:
     flow = Flow().with_processor(remind, before="contents").with_processor(KeepTurns(2, step=1), after="contents")
     request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *talk(4)))).request
     assert shown(request) == ["user: m2", "model: a2", "user: It is Monday.\n\nBe brief.", "user: m3"]
+
+
+async def test_instructions_behind_results_are_no_turn() -> None:
+    flow = Flow().with_processor(KeepTurns(2, step=1), after="contents")
+    log = [*talk(3), *round_of(1, 1)]
+    request = (await flow.assemble(context(agent("root", flow=flow, **CHANGING), *log))).request
+    assert shown(request)[0] == "user: m1"
+    assert shown(request)[-1] == "user: It is Monday."
 
 
 @pytest.mark.parametrize("words", [[], ["and", "then"]], ids=["behind", "among"])
