@@ -54,11 +54,10 @@ class Outline:
     def follow(self, contents: list[types.Content], is_pinned: Pinned) -> int:
         """Take the outline of `contents`; returns how many of them it knew already, and still stand there."""
         known = self._known(contents)
-        if known < len(self.contents):
-            for places in (self.openers, self.calls, self.pinned):
-                while places and places[-1] >= known:
-                    places.pop()
-            del self.contents[known:], self.groups[known:]
+        for places in (self.openers, self.calls, self.pinned):
+            while places and places[-1] >= known:
+                places.pop()
+        del self.contents[known:], self.groups[known:]
         for index in range(known, len(contents)):
             content = contents[index]
             self._add(index, content)

@@ -408,6 +408,14 @@ async def test_a_pinned_payload_stays_whole_where_a_run_before_put_something_bef
         assert "user: look -> {'found': 'bbb'}" in shown(request)[:-1]
 
 
+async def test_what_a_run_adds_before_the_history_is_no_turn() -> None:
+    """The window moves by turns of the history alone."""
+    added = RunConfig(model_input_context=[user("The house.")])
+    flow = Flow().with_processor(KeepTurns(2, step=2), after="contents")
+    request = (await flow.assemble(context(agent("root", flow=flow), *talk(4), run_config=added))).request
+    assert shown(request) == ["user: The house.", "user: m2", "model: a2", "user: m3"]
+
+
 @pytest.mark.parametrize(("budget", "first"), [(65, "user: 5"), (64, "user: 20")])
 async def test_what_a_run_adds_before_the_history_is_counted_with_it(budget: int, first: str) -> None:
     """To the token."""
