@@ -118,7 +118,7 @@ class _Budget(_Known):
         """Go back to what was known of the first contents."""
         del self.sums[known + 1 :], self.cuts[known:]
 
-    def add(self, content: types.Content, tokens: int, budget: float, cut_to: float) -> None:
+    def add(self, tokens: int, budget: float, cut_to: float) -> None:
         """Take note of the next content: cut if it does not fit any more."""
         index, lead = len(self.cuts), self.outline.lead
         self.sums.append(self.sums[-1] + tokens)
@@ -198,7 +198,7 @@ class TokenWindow:
         budget = self._max_tokens / state.log.calibration.ratio  # 1 for a count of the caller's own
         count = self._count or content_tokens
         for index in range(known, len(view.body)):
-            state.add(view.body[index], count(view.body[index]), budget, self._cut_to)
+            state.add(count(view.body[index]), budget, self._cut_to)
         cut = state.cuts[-1]
         if cut.start > lead:
             view.leave_out(cut.start, [*range(lead), *cut.kept])
