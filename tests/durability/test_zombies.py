@@ -24,6 +24,7 @@ from flowloom import (
     BasePlugin,
     Event,
     FunctionTool,
+    InMemoryRunner,
     LlmAgent,
     ParallelAgent,
     PostgresSessionService,
@@ -156,6 +157,39 @@ async def test_a_tool_that_fails_after_the_sleep_is_no_error_of_the_run(stores: 
 
     root = agent("root", call("sleep_and_fail"), "Done.", tools=[sleep_and_fail], tool_errors="raise")
     await sleep.ends(root)
+
+
+async def test_a_run_that_fails_after_the_sleep_is_told_as_lost(stores: list[SqlSessionService]) -> None:
+    """Its own error is not stored, so that it is not what ended the run."""
+    sleep = Sleep(stores)
+
+    class Fails(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncIterator[Event]:
+            await sleep.pass_by()
+            raise ValueError("no")
+            yield
+
+    await sleep.ends(Fails(name="root"))
+
+
+@pytest.mark.parametrize("failure", [ValueError("no"), None], ids=["another error", "none"])
+async def test_a_lost_run_is_told_as_lost_whatever_its_agents_make_of_that(
+    stores: list[SqlSessionService], failure: ValueError | None
+) -> None:
+    """An agent that catches the error does not hide it."""
+    sleep = Sleep(stores)
+
+    class Catches(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncIterator[Event]:
+            with contextlib.suppress(RunLostError):
+                async for each in self.sub_agents[0].run_async(ctx):
+                    yield each
+            if failure is not None:
+                raise failure
+
+    inner = agent("inner", call("work"), call("work"), before_tool_callback=sleep.before_tool, tools=[sleep.work])
+    await sleep.ends(Catches(name="root", sub_agents=[inner]))
+    assert sleep.began == []
 
 
 @pytest.mark.parametrize(
@@ -356,6 +390,23 @@ async def test_a_lost_run_of_a_tool_is_an_error_of_that_tool(stores: list[SqlSes
     assert "taken over" in str(result.events[1].get_function_responses()[0].response)
     await service.close()
     gc.collect()
+
+
+async def test_a_run_that_fails_because_another_one_was_lost_stores_that_as_its_end() -> None:
+    """Its own session is still its own."""
+
+    class Fails(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncIterator[Event]:
+            raise RunLostError("It has session `s2`.", session_id="s2", retry_after=1.0)
+            yield
+
+    runner = InMemoryRunner(agent=Fails(name="root"))
+    runner.auto_create_session = True
+    with pytest.raises(RunLostError):
+        await runner.run_to_result(**WHERE, new_message="Go.")
+    session = await runner.session_service.get_session(app_name=runner.app_name, **WHERE)
+    assert session is not None
+    assert session.events[-1].error_code == "RunLostError"
 
 
 # -- a process that is stopped and woken --------------------------------------------------------------

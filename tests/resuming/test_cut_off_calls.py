@@ -6,11 +6,21 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from kit import WHERE, Chat, agent, approve, collect, event, named_call, pending, result, story
+from kit import WHERE, Chat, agent, approve, collect, event, named_call, open_calls, pending, result, story
 
-from flowloom import CallbackContext, Event, FunctionTool, LlmAgent, LongRunningFunctionTool, RunConfig, ToolContext
+from flowloom import (
+    AgentTool,
+    BasePlugin,
+    CallbackContext,
+    Event,
+    FunctionTool,
+    LlmAgent,
+    LongRunningFunctionTool,
+    RunConfig,
+    ToolContext,
+)
 from flowloom.log.answers import subject_call_id
-from flowloom.log.marks import REPEATED
+from flowloom.log.marks import AGENT_TOOL_CALL, REPEATED
 
 ran: list[str] = []
 
@@ -297,3 +307,32 @@ async def test_a_call_that_another_invocation_has_left_is_not_made() -> None:
         await chat.runner.session_service.append_event(session, each)
     await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
     assert ran == ["ann"]
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["cut off", "waits"])
+async def test_calls_of_agents_that_were_cut_off_are_answered_if_the_run_that_goes_on_does_not_reach_them(
+    waits: bool,
+) -> None:
+    """The run ends before its first agent: nothing is left without a result but what waits for one from elsewhere."""
+
+    class Fails(BasePlugin):
+        async def before_run_callback(self, **_: Any) -> None:
+            raise ValueError("no")
+
+    helper = agent("helper", tools=[LongRunningFunctionTool(pay) if waits else pay])
+    chat = Chat(agent("root", tools=[AgentTool(helper)]), plugins=[Fails(name="fails")])
+    session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
+    inner: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
+    log = [
+        event("user", "go"),
+        event("root", named_call("c1", "helper", request="pay")),
+        event("helper", named_call("c2", "pay", to="ann"), long_running_tool_ids={"c2"} if waits else None, **inner),
+    ]
+    if not waits:
+        log.append(event("helper", result("c2", "pay", {"result": "paid"}), **inner))
+    for each in log:
+        each.invocation_id = "e-1"
+        await chat.runner.session_service.append_event(session, each)
+    with pytest.raises(ValueError, match="no"):
+        await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
+    assert open_calls(await chat.stored()) == ({"c1"} if waits else set())

@@ -218,6 +218,53 @@ class Careful(BaseAgent):
             yield ctx.new_event({"content": said("sorry")})
 
 
+async def test_the_error_is_told_with_the_text_of_the_branch_that_failed() -> None:
+    """Though another branch spoke after it."""
+    talker = Talker("one ")
+
+    async def answer(_: LlmRequest) -> AsyncIterator[LlmResponse]:
+        yield LlmResponse(content=said("two "), partial=True)
+        spoken.set()
+        await talker.told.wait()
+        raise SERVER_DOWN
+
+    spoken = asyncio.Event()
+
+    async def wait(**_: Any) -> None:
+        await spoken.wait()
+
+    waits = talker.agent("a", before_agent_callback=wait)
+    failing = LlmAgent(name="b", model=FunctionModel(answer))
+    chat = Chat(ParallelAgent(name="both", sub_agents=[waits, failing]), config=STREAMED)
+    with pytest.raises(ConnectionError):
+        await chat.say("go")
+    stored = await chat.stored()
+    assert kept(stored) == [("a", "one "), ("b", "two ")]
+    assert [each.author for each in stored if each.error_code] == ["b"]
+
+
+async def test_what_is_kept_has_the_time_of_the_end() -> None:
+    """The log stays in the order of its times, though the text began before another branch was done."""
+    talker = Talker()
+    waits = asyncio.Event()
+
+    async def answer(_: LlmRequest) -> LlmResponse:
+        await talker.told.wait()
+        await asyncio.sleep(0.002)
+        waits.set()
+        return LlmResponse(content=said("done"))
+
+    other = LlmAgent(name="other", model=FunctionModel(answer))
+    chat = Chat(ParallelAgent(name="root", sub_agents=[talker.agent("slow"), other]), config=STREAMED)
+    run = held(chat)
+    await waits.wait()
+    await asyncio.sleep(0.01)
+    run.cancel()
+    await run.result()
+    times = [each.timestamp for each in await chat.stored()]
+    assert times == sorted(times)
+
+
 @pytest.mark.parametrize("leaves", [False, True], ids=["fails", "is left"])
 async def test_an_agent_that_catches_a_failure_of_its_member_keeps_that_ones_text(leaves: bool) -> None:
     """It stands in the log where it was said, as the member's own, and no end of a run is told."""
