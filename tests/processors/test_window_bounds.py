@@ -49,12 +49,15 @@ RAN = types.CodeExecutionResult(output="the sum: 3", outcome=types.Outcome.OUTCO
         ([PART(function_call=types.FunctionCall(name="look"))], 1),
         ([text("1234"), PART(function_response=ANSWER)], 4),
         ([PART(function_response=types.FunctionResponse(name="look"))], 1),
+        ([PART(function_response=types.FunctionResponse(response={"n": 1}))], 2),
+        ([PART(function_call=types.FunctionCall(args={"n": "\ud800"}))], 3),  # what is no letter has a byte
         ([PART(function_response=ANSWER.model_copy(update={"parts": [PICTURE, LINK]})), text("1")], 258 + 1000 + 4),
         ([text("1234"), PART(function_response=ANSWER.model_copy(update={"parts": [EMPTY]}))], 4),
         ([text("1234"), PART(executable_code=CODE), PART(code_execution_result=RAN)], 6),
         ([PART(executable_code=types.ExecutableCode()), PART(code_execution_result=types.CodeExecutionResult())], 0),
         ([PART(inline_data=types.Blob(data=b"x" * 9, mime_type="text/plain"))], 2),
         ([PART(inline_data=types.Blob(data=b"x" * 150_999))], 301),
+        ([PART(inline_data=types.Blob(data=b"x" * 150_999, mime_type="image/png"))], 258),
         ([PART(inline_data=types.Blob(mime_type="audio/mp3"))], 258),
         ([PART(thought_signature=b"x" * 99)], 0),
     ],
@@ -96,6 +99,28 @@ def test_steps_of_less_than_fifty_tokens_say_nothing() -> None:
             found.see(event("root", usage_metadata=usage), own=True)
             found.see(event("user", "x" * 4 * size), own=False)
         assert found.ratio == ratio
+
+
+def test_an_answer_without_a_count_of_its_prompt_says_nothing() -> None:
+    """What was said before it counts for the next answer that has one."""
+    found = Calibration()
+    for step in range(6):
+        for counted in (types.GenerateContentResponseUsageMetadata(prompt_token_count=1_000 + 600 * step), None):
+            usage = counted or types.GenerateContentResponseUsageMetadata(total_token_count=5)
+            found.see(event("root", usage_metadata=usage), own=True)
+            found.see(event("user", "x" * 4 * 96), own=False)
+    assert found.ratio == 3.0
+
+
+def test_only_answers_of_the_agent_itself_are_measured() -> None:
+    """Those of others are of other prompts."""
+    found = Calibration()
+    for step in range(6):
+        for own, prompt in ((True, 1_000 + 600 * step), (False, 1_000 + 500 * step)):
+            usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=prompt)
+            found.see(event("root", usage_metadata=usage), own=own)
+            found.see(event("user", "x" * 4 * 96), own=False)
+    assert found.ratio == 3.0
 
 
 @pytest.mark.parametrize(

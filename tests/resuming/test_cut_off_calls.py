@@ -336,3 +336,43 @@ async def test_calls_of_agents_that_were_cut_off_are_answered_if_the_run_that_go
     with pytest.raises(ValueError, match="no"):
         await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
     assert open_calls(await chat.stored()) == ({"c1"} if waits else set())
+
+
+async def test_a_handover_is_made_again_beside_a_call_of_a_tool() -> None:
+    """Though no tool that the agent was given has its name."""
+    root = agent("root", "done", tools=[pay], sub_agents=[agent("helper", "helped")])
+    log = event("root", named_call("c1", "pay", to="ann"), named_call("c2", "transfer_to_agent", agent_name="helper"))
+    events = await resumed(root, log)
+    assert ran == ["ann"]
+    assert [each.text for each in events if each.author == "helper"] == ["helped"]
+
+
+async def test_a_call_that_is_made_again_and_fails_ends_the_run() -> None:
+    """As one that is made for the first time."""
+
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    root = agent("root", "done", tools=[fail], tool_errors="raise")
+    with pytest.raises(ValueError, match="no"):
+        await resumed(root, event("root", named_call("c1", "fail")))
+
+
+async def test_an_agent_as_a_tool_that_waits_is_not_called_again() -> None:
+    """A run without a message does not answer what it waits for, and has nothing to say."""
+    helper = agent("helper", tools=[LongRunningFunctionTool(pay)])
+    inner: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
+    log = [
+        event("root", named_call("c1", "helper", request="pay")),
+        event("helper", named_call("c2", "pay", to="ann"), long_running_tool_ids={"c2"}, **inner),
+        event("helper", result("c2", "pay", {"status": "pending"}), **inner),
+    ]
+    events = await resumed(agent("root", tools=[AgentTool(helper)]), *log)
+    assert (events, ran) == ([], [])
+
+
+async def test_a_call_of_a_tool_that_was_not_long_running_when_it_was_called_is_made_again() -> None:
+    """Nobody was told to wait for its result."""
+    await resumed(agent("root", "done", tools=[LongRunningFunctionTool(pay)]), calls())
+    assert ran == ["ann", "bob"]

@@ -252,7 +252,7 @@ async def test_plugins_are_told_of_errors_and_cannot_hide_them() -> None:
 
     class Told(BasePlugin):
         async def on_agent_error_callback(self, *, agent: Any, callback_context: Any, error: Exception) -> None:
-            told.append(f"agent {agent.name}: {error}")
+            told.append(f"agent {agent.name} ({callback_context.agent_name}): {error}")
 
         async def on_run_error_callback(self, *, invocation_context: Any, error: Exception) -> None:
             told.append(f"run: {error}")
@@ -263,7 +263,7 @@ async def test_plugins_are_told_of_errors_and_cannot_hide_them() -> None:
     )
     with pytest.raises(RuntimeError, match="no"):
         await chat.say("go")
-    assert told == ["agent helper: no", "run: no"]
+    assert told == ["agent helper (helper): no", "run: no"]
 
 
 def test_a_synchronous_program_runs_turn_after_turn() -> None:
