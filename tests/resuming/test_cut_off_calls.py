@@ -359,17 +359,34 @@ async def test_a_call_that_is_made_again_and_fails_ends_the_run() -> None:
         await resumed(root, event("root", named_call("c1", "fail")))
 
 
-async def test_an_agent_as_a_tool_that_waits_is_not_called_again() -> None:
-    """A run without a message does not answer what it waits for, and has nothing to say."""
+async def test_an_agent_as_a_tool_that_waits_is_not_called_again_beside_a_call_that_is() -> None:
+    """A run without a message does not answer what it waits for."""
     helper = agent("helper", tools=[LongRunningFunctionTool(pay)])
     inner: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
     log = [
-        event("root", named_call("c1", "helper", request="pay")),
+        event("root", named_call("c1", "helper", request="pay"), named_call("c3", "pay", to="bob")),
         event("helper", named_call("c2", "pay", to="ann"), long_running_tool_ids={"c2"}, **inner),
         event("helper", result("c2", "pay", {"status": "pending"}), **inner),
     ]
-    events = await resumed(agent("root", tools=[AgentTool(helper)]), *log)
-    assert (events, ran) == ([], [])
+
+    def called(tool: Any, *_: Any, **__: Any) -> None:
+        ran.append(tool.name)
+
+    await resumed(agent("root", tools=[AgentTool(helper), pay], before_tool_callback=called), *log)
+    assert ran == ["pay", "bob"]
+
+
+async def test_an_agent_as_a_tool_that_was_cut_off_goes_on() -> None:
+    """With the results that it has."""
+    inner: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
+    log = [
+        event("root", named_call("c1", "helper", request="pay")),
+        event("helper", named_call("c2", "pay", to="ann"), **inner),
+        event("helper", result("c2", "pay", {"result": "paid"}), **inner),
+    ]
+    helper = agent("helper", "helped", tools=[pay])
+    events = await resumed(agent("root", "done", tools=[AgentTool(helper)]), *log)
+    assert (story(events)[-2:], ran) == (["root: helper -> {'result': 'helped'}", "root: done"], [])
 
 
 async def test_a_call_of_a_tool_that_was_not_long_running_when_it_was_called_is_made_again() -> None:
