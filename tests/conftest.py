@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,10 @@ from postgres_server import PostgresServer, empty, running_server
 # the same examples on every machine: a failure that one run shows, the next one shows too
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=examples(100))
 settings.load_profile("fixed")
+
+# a shell that starts a program in the background has it ignore Ctrl-C, and so all that the program starts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # pytest keeps much and loses little: to look for garbage as often as usual takes a seventh of the time
 gc.set_threshold(20_000, 20, 20)
