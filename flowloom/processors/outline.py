@@ -170,6 +170,8 @@ class LogReader:
         Contents are made of the same objects as their events, save for the words of other agents and what was spoken,
         until they are looked at: that gives a copy.
         """
+        if not self._objects and not self._told:  # as in most sessions: nothing is pinned
+            return False
         for part in parts_of(content):
             if part.text is not None and part.text in self._told:
                 return True
