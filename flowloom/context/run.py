@@ -307,11 +307,26 @@ class Run:
 
     @property
     def open_calls(self) -> Mapping[str, CallRecord]:
-        """Calls that this run has to answer: those that it has made, or makes again."""
+        """The calls that this run has to answer if it ends before they have a result.
+
+        A call whose agent waits is left to the run that has the answer; so are the others of an agent that delegates
+        and waits.
+        """
         if self.progress is None and not self.told_calls and all(self.recorded_calls.values()):
             return {}
-        ledger, told = self.ledger, self.told_calls
-        found = {made.id: made for made in ledger.open(self.invocation_id) if told.get(made.id, 0) is not None}
+        found, waiting = self._without_result(), self.ledger.awaiting(self.invocation_id)
+        delegating = {made.place[:3] for made in found.values() if made.id in waiting and not made.suspended}
+        return {made.id: made for made in found.values() if made.id not in waiting and made.place[:3] not in delegating}
+
+    def _without_result(self) -> Mapping[str, CallRecord]:
+        """The calls without a result that this run has made, or makes again. If it resumes an invocation without a
+        message, it is about all that was left there, agents as tools that were cut off included: what those have called
+        is theirs to answer."""
+        ledger, told, progress = self.ledger, self.told_calls, self.progress
+        made_here = ledger.open(self.invocation_id)
+        if progress is not None and progress.interrupted:
+            made_here += [made for made in ledger.live(self.invocation_id) if made.suspended and not made.inner]
+        found = {made.id: made for made in made_here if told.get(made.id, 0) is not None}
         for call_id, responses in told.items():
             made = ledger.call(call_id)
             if made is not None and len(made.answers) == responses:
@@ -344,10 +359,6 @@ class Run:
         while self.undelivered_events:
             event = self.undelivered_events.pop(next(iter(self.undelivered_events)))
             events.append(await service.append_buffered(session, event))
-        ledger, unanswered = self.ledger, list(self.open_calls.values())
-        around = {outer.id for waiting in self.waiting_calls.values() for outer in ledger.around(waiting)}
-        places = {made.place[:3] for made in unanswered if made.id in around}  # agents that it delegated to wait
-        self.leave_open(*(made.id for made in unanswered if made.place[:3] in places))
         for calls in self._open_calls_by_place().values():
             self.leave_open(*(made.id for made in calls))  # whatever the store says
             events.append(await service.append_buffered(session, self._refusal(ctx, calls, reason)))

@@ -93,7 +93,8 @@ async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = Fa
         await events.aclose()
     finally:
         try:
-            _share_calls(run)
+            if run.stopped == "paused":
+                run.leave_open(*run.open_calls)
             left = run.open_calls or run.undelivered_events or run.in_doubt_event or (run.streamed and not whole)
             appended = await _to_its_end(run, _finished(ctx, whole)) if left else []
         finally:
@@ -104,17 +105,6 @@ async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = Fa
                 if run.own_threads is not None:
                     await run.own_threads.close()
     return [] if run.lost else appended
-
-
-def _share_calls(run: Run) -> None:
-    """Say of the run's calls which it has to answer beside those that it has made, and which a later run does."""
-    if run.progress is not None and run.progress.interrupted:  # agents that this run did not reach
-        waiting = run.waiting_calls
-        for call in waiting.values():
-            if call.suspended and call.parent not in waiting and run.ledger.is_ready(call.id):
-                run.begin_again(call.id)
-    if run.stopped == "paused":
-        run.leave_open(*run.open_calls)
 
 
 async def _finished(ctx: InvocationContext, whole: bool) -> list[Event]:

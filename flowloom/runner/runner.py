@@ -377,8 +377,8 @@ class Runner(Generic[OutputT]):
             if progress.interrupted:
                 events = events[: progress.beginning_in(events)]
                 run.user_content = progress.message
-            else:
-                run.leave_open(*run.open_calls)
+            else:  # another run may be about those, with another answer
+                run.leave_open(*(made.id for made in run.ledger.open(run.invocation_id)))
         agent, lineage = find_agent_to_run(self.agent, events, answered)
         ctx = InvocationContext(agent=agent, lineage=lineage, run=run)
         ctx.recorded = True

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from google.genai import types
 from kit import WHERE, Chat, agent, approve, collect, event, named_call, open_calls, pending, result, story
 
 from flowloom import (
@@ -20,7 +21,7 @@ from flowloom import (
     ToolContext,
 )
 from flowloom.log.answers import subject_call_id
-from flowloom.log.marks import AGENT_TOOL_CALL, REPEATED
+from flowloom.log.marks import AGENT_TOOL_CALL, REPEATED, is_from_agent_tool
 
 ran: list[str] = []
 
@@ -309,33 +310,98 @@ async def test_a_call_that_another_invocation_has_left_is_not_made() -> None:
     assert ran == ["ann"]
 
 
-@pytest.mark.parametrize("waits", [False, True], ids=["cut off", "waits"])
-async def test_calls_of_agents_that_were_cut_off_are_answered_if_the_run_that_goes_on_does_not_reach_them(
-    waits: bool,
-) -> None:
-    """The run ends before its first agent: nothing is left without a result but what waits for one from elsewhere."""
+def inside(call_id: str) -> dict[str, Any]:
+    """What tells that an event is of the agent as a tool behind a call."""
+    return {"isolation_scope": call_id, "custom_metadata": {AGENT_TOOL_CALL: call_id}}
 
-    class Fails(BasePlugin):
-        async def before_run_callback(self, **_: Any) -> None:
-            raise ValueError("no")
 
-    helper = agent("helper", tools=[LongRunningFunctionTool(pay) if waits else pay])
-    chat = Chat(agent("root", tools=[AgentTool(helper)]), plugins=[Fails(name="fails")])
+def called(*names: str, waits: bool = False) -> list[Event]:
+    """Agents as tools, each called by the one before it, by `c1`, `c2` and so on. The last one had its result, and was
+    cut off; or it waits for one from elsewhere."""
+    below = [event(names[0], named_call("c1", names[1], request="pay"))]
+    for number, (author, name) in enumerate(pairwise(names[1:]), 2):
+        below.append(event(author, named_call(f"c{number}", name, request="pay"), **inside(f"c{number - 1}")))
+    last, ids = f"c{len(names) - 1}", {"p1"} if waits else None
+    below.append(event(names[-1], named_call("p1", "pay", to="ann"), long_running_tool_ids=ids, **inside(last)))
+    return below if waits else [*below, event(names[-1], result("p1", "pay", {"result": "paid"}), **inside(last))]
+
+
+class Fails(BasePlugin):
+    """Ends a run before its first agent."""
+
+    async def before_run_callback(self, **_: Any) -> None:
+        raise ValueError("no")
+
+
+async def left_open(root: LlmAgent, *log: Event, answer: types.Part | None = None) -> set[str | None]:
+    """The calls that are open behind a run that goes on with an invocation of which the log has these events, and that
+    fails before its first agent; those that agents as tools have made left out."""
+    chat = Chat(root, plugins=[Fails(name="fails")])
     session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
-    inner: dict[str, Any] = {"isolation_scope": "c1", "custom_metadata": {AGENT_TOOL_CALL: "c1"}}
-    log = [
-        event("user", "go"),
-        event("root", named_call("c1", "helper", request="pay")),
-        event("helper", named_call("c2", "pay", to="ann"), long_running_tool_ids={"c2"} if waits else None, **inner),
-    ]
-    if not waits:
-        log.append(event("helper", result("c2", "pay", {"result": "paid"}), **inner))
-    for each in log:
+    for each in (event("user", "go"), *log):
         each.invocation_id = "e-1"
         await chat.runner.session_service.append_event(session, each)
     with pytest.raises(ValueError, match="no"):
-        await collect(chat.runner.run_async(**WHERE, invocation_id="e-1"))
-    assert open_calls(await chat.stored()) == ({"c1"} if waits else set())
+        await (chat.say(None, invocation_id="e-1") if answer is None else chat.answer(answer))
+    return open_calls(each for each in await chat.stored() if not is_from_agent_tool(each))
+
+
+@pytest.mark.parametrize("names", [("root", "a"), ("root", "a", "b"), ("root", "a", "b", "c")], ids=len)
+@pytest.mark.parametrize("waits", [False, True], ids=["cut off", "waits"])
+async def test_calls_of_agents_that_were_cut_off_are_answered_if_the_run_that_goes_on_does_not_reach_them(
+    names: tuple[str, ...], waits: bool
+) -> None:
+    """However deep they are. Nothing is left without a result but what waits, at its end, for one from elsewhere."""
+    root = agent("root", tools=[AgentTool(agent("a"))])
+    assert await left_open(root, *called(*names, waits=waits)) == ({"c1"} if waits else set())
+
+
+async def test_a_call_is_left_open_if_one_of_the_agents_below_it_waits() -> None:
+    """Another one beside that may have been cut off."""
+    log = [
+        event("root", named_call("c1", "a", request="pay")),
+        event("a", named_call("c2", "b", request="pay"), named_call("c3", "b", request="pay"), **inside("c1")),
+        event("b", named_call("p1", "pay", to="ann"), **inside("c2")),
+        event("b", result("p1", "pay", {"result": "paid"}), **inside("c2")),
+        event("b", named_call("p2", "pay", to="bob"), long_running_tool_ids={"p2"}, **inside("c3")),
+    ]
+    root = agent("root", tools=[AgentTool(agent("a"))])
+    for cut in range(len(log) - 2, len(log) + 1):
+        assert await left_open(root, *log[:cut]) == ({"c1"} if cut == len(log) else set())
+
+
+async def test_a_call_is_answered_beside_one_whose_agent_waits() -> None:
+    log = [
+        event("root", named_call("c1", "a", request="pay"), named_call("c2", "a", request="pay")),
+        event("a", named_call("p1", "pay", to="ann"), long_running_tool_ids={"p1"}, **inside("c1")),
+        event("a", named_call("p2", "pay", to="bob"), **inside("c2")),
+    ]
+    root = agent("root", tools=[AgentTool(agent("a"))])
+    assert await left_open(root, *log) == {"c1"}
+
+
+async def test_a_call_that_delegates_is_answered_if_an_agent_as_a_tool_below_it_was_cut_off() -> None:
+    """It does not wait for anything."""
+    helper = agent("helper", tools=[AgentTool(agent("a"))], mode="task")
+    log = called("helper", "a")
+    log[0].isolation_scope = "t1"
+    delegated = event("root", named_call("t1", "helper", request="pay"))
+    assert await left_open(agent("root", sub_agents=[helper]), delegated, *log) == set()
+
+
+async def test_a_run_with_an_answer_leaves_the_calls_that_it_does_not_reach() -> None:
+    """Another run may be about them, with another answer; one without a message answers them."""
+    tools = [AgentTool(agent("a")), LongRunningFunctionTool(order), pay]
+    log = called("root", "a")
+    log[0] = event(
+        "root",
+        named_call("c1", "a", request="pay"),
+        named_call("c2", "pay", to="bob"),
+        named_call("o1", "order", what="x"),
+        long_running_tool_ids={"o1"},
+    )
+    assert await left_open(agent("root", tools=tools), *log, answer=result("o1", "order", {})) == {"c1", "c2"}
+    assert await left_open(agent("root", tools=tools), *log) == set()
 
 
 async def test_a_handover_is_made_again_beside_a_call_of_a_tool() -> None:

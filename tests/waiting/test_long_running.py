@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import said
+from kit import Chat, agent, named_call, result, said, story, user
 
 from flowloom import (
     AgentTool,
@@ -15,9 +15,11 @@ from flowloom import (
     Context,
     Event,
     InvocationContext,
+    Limits,
     LongRunningFunctionTool,
     LoopAgent,
     ParallelAgent,
+    RunConfig,
     SequentialAgent,
     Session,
 )
@@ -194,6 +196,22 @@ async def test_the_other_of_two_results_is_waited_for_in_an_agent_that_runs_as_a
     pen, ink = await it.waiting()
     assert [event.text for event in await it.answer(pen.reply({"price": 1})) if event.text] == []
     assert last_text(await it.answer(ink.reply({"price": 2}))) == "Done."
+
+
+async def test_a_limit_does_not_answer_the_call_of_an_agent_that_waits_for_the_other_of_two_results() -> None:
+    """Though the run that has the first one would have called it again."""
+
+    def order(what: str) -> None:
+        """Order something, which takes days."""
+
+    both = [named_call("p1", "order", what="x"), named_call("p2", "order", what="y")]
+    helper = agent("helper", both, "Both are there.", tools=[LongRunningFunctionTool(order)])
+    chat = Chat(agent("root", named_call("c1", "helper", request="order"), "done", tools=[AgentTool(helper)]))
+    await chat.say("Go.")
+    no_more = RunConfig(limits=Limits(tool_calls=0, on_limit="stop"))
+    assert story(await chat.say(user(result("p1", "order", {})), run_config=no_more)) == ["root: !LimitExceededError"]
+    assert story(await chat.answer(result("p2", "order", {})))[-1] == "root: done"
+    assert (await chat.stored())[-2].get_function_responses()[0].response == {"result": "Both are there."}
 
 
 async def test_the_other_of_two_results_is_waited_for_beside_calls_of_other_agents() -> None:
