@@ -225,8 +225,7 @@ class LlmTurn(Turn):
         if results.error is not None:
             raise results.error
         result.waiting = bool(results.waiting)
-        if self.agent.sub_agents:
-            self._note_open_calls(result)
+        self._note_open_calls(result)
         has_results = results.event is not None and results.event.content is not None
         result.answered = has_results or bool(result.tasks) or result.waiting or result.cut_short
 
@@ -239,9 +238,8 @@ class LlmTurn(Turn):
 
     async def _resume_single_turns(self, result: StepResult) -> Events:
         """Take note of the calls of sub-agents that an earlier run has left open, and resume the `single_turn` ones at
-        once. What waits beside them is asked in the step after."""
+        once."""
         singles, result.tasks = unresolved_tasks(self.ctx)
-        result.waiting = result.waiting and not (singles or result.tasks)
         if not singles:
             return
         running, forwarded = resumed_run(self.ctx, singles)
@@ -277,6 +275,8 @@ class LlmTurn(Turn):
                 self.outcome = OVER if self.single_step else AGAIN
                 return (retry_event(self.ctx, result.last),)
         self.outcome = self.rule(result)
+        if self.outcome is WAITING:
+            self.ctx.run.leave_open(*(call.id for call in result.tasks))
         if self.final_step is None:
             return self._only_thoughts() if self.thoughts > MAX_THOUGHT_TURNS else ()
         if self.final_step.agent is None:
@@ -385,5 +385,4 @@ class LlmTurn(Turn):
 
     def recall(self, progress: Progress, own: Sequence[Event]) -> None:
         super().recall(progress, own)
-        if self.structured:
-            self.refusals = sum(refusal_in(event) is not None for event in own)
+        self.refusals = sum(refusal_in(event) is not None for event in own)

@@ -1,0 +1,69 @@
+"""What comes of the calls of sub-agents that a run has left open, and of what was called beside them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from kit import Chat, agent, event, pending
+from waiting.desk import Desk, World, by_turn, last_text
+from waiting.office import approve_all, payer
+
+from flowloom import AgentTool, BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, SequentialAgent
+from flowloom.testing import call
+
+
+def asks_twice(name: str, world: World, **fields: Any) -> LlmAgent:
+    """An agent that has to ask a person for two payments, one after the other."""
+    return by_turn(name, call("pay", amount=1), call("pay", amount=2), f"{name} paid.", tools=[world.paying], **fields)
+
+
+async def test_a_single_turn_that_waits_again_is_waited_for_again() -> None:
+    """Nothing behind its coordinator goes on."""
+
+    def root() -> BaseAgent:
+        expert = asks_twice("expert", World(), mode="single_turn")
+        desk = by_turn("desk", call("expert", request="Pay."), "Done.", sub_agents=[expert])
+        return SequentialAgent(name="flow", sub_agents=[desk, by_turn("after", "After.")])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert last_text(await approve_all(it)) == ""
+    assert [each.text for each in await approve_all(it) if each.text][-2:] == ["Done.", "After."]
+
+
+async def test_a_task_beside_an_agent_as_a_tool_that_waits_again_is_not_begun_before_it() -> None:
+    """As in the run in which both were called."""
+
+    def root() -> BaseAgent:
+        calls = [call("cashier", request="Pay."), call("chore", request="Clean.")]
+        chore = by_turn("chore", call("finish_task", result="clean"), mode="task")
+        return by_turn("desk", calls, "Done.", tools=[AgentTool(asks_twice("cashier", World()))], sub_agents=[chore])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert "chore" not in {each.author for each in await approve_all(it)}
+    events = await approve_all(it)
+    assert "chore" in {each.author for each in events}
+    assert last_text(events) == "Done."
+
+
+class Twice(BaseAgent):
+    """Runs its sub-agent, and again whatever came of that."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for _ in range(2):
+            async for each in self.sub_agents[0].run_async(ctx):
+                yield each
+
+
+async def test_a_single_turn_that_waits_is_not_begun_again_when_its_coordinator_is_run_again() -> None:
+    def tick(ctx: InvocationContext, request: LlmRequest) -> Event:
+        return event("clock", "Tick.")
+
+    expert = payer(World(), "expert", 1, mode="single_turn")
+    flow = Flow().with_processor(tick, before="contents")
+    desk = agent("desk", call("expert", request="Pay."), "Meanwhile.", sub_agents=[expert], flow=flow)
+    events = await Chat(Twice(name="root", sub_agents=[desk])).say("Go.")
+    assert last_text(events) == "Meanwhile."
+    assert len(pending(events)) == 1
