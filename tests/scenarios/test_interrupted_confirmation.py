@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from kit import Chat, agent, approve, open_calls, pending
+from kit import Chat, agent, approve, collect, context, event, open_calls, pending
 
 from flowloom import FunctionTool
 from flowloom.testing import call
@@ -56,8 +56,31 @@ async def test_a_call_that_had_begun_is_told_to_be_interrupted() -> None:
         turns += 1
         till = Till()
         chat, _, cancelled = await interrupted(till, turns)
-        answers = [r for event in await chat.stored() for r in event.get_function_responses() if r.name == "pay"]
+        answers = [r for each in await chat.stored() for r in each.get_function_responses() if r.name == "pay"]
         assert len(answers) == 1 + len(till.begun)
+
+
+async def test_a_call_that_is_interrupted_below_the_runner_is_told_too() -> None:
+    """There is nothing that the run resumes: the log alone tells it what was approved."""
+    begun = asyncio.Event()
+
+    async def pay(amount: int) -> None:
+        """Pay."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    tool = FunctionTool(pay, require_confirmation=True)
+    chat = Chat(agent("root", call("pay", amount=5), tools=[tool]))
+    (request,) = pending(await chat.say("pay"))
+    log = await chat.stored()
+    root = agent("root", "done", tools=[tool])
+    ctx = context(root, *log, event("user", approve(request), invocation_id=log[-1].invocation_id))
+    run = asyncio.create_task(collect(root.run_async(ctx)))
+    await begun.wait()
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    (told,) = ctx.session.events[-1].get_function_responses()
+    assert (told.name, "interrupted" in (told.response or {})["error"]) == ("pay", True)
 
 
 async def test_the_same_approval_again_does_not_run_it_twice() -> None:
