@@ -314,7 +314,7 @@ class Run:
         """
         if self.progress is None and not self.told_calls and all(self.recorded_calls.values()):
             return {}
-        found, waiting = self._without_result(), self.ledger.awaiting(self.invocation_id)
+        found, waiting = self._without_result(), self.ledger.awaiting()
         delegating = {made.place[:3] for made in found.values() if made.id in waiting and not made.suspended}
         return {made.id: made for made in found.values() if made.id not in waiting and made.place[:3] not in delegating}
 

@@ -428,9 +428,10 @@ class CallLedger:
             if (made := self.call(made.parent)) is not None:
                 yield made
 
-    def awaiting(self, invocation_id: str) -> set[str]:
-        """The ids of the calls whose agents wait for an answer, themselves or further down."""
-        answered_elsewhere = (made for made in self.waiting(invocation_id) if not made.suspended)
+    def awaiting(self) -> set[str]:
+        """The ids of the calls whose agents wait for an answer, themselves or further down, perhaps since a later
+        invocation."""
+        answered_elsewhere = (made for made in self.waiting() if not made.suspended)
         return {outer.id for made in answered_elsewhere for outer in self.around(made)}
 
     def inside(self, call_id: str) -> list[CallRecord]:

@@ -333,17 +333,17 @@ class Fails(BasePlugin):
         raise ValueError("no")
 
 
-async def left_open(root: LlmAgent, *log: Event, answer: types.Part | None = None) -> set[str | None]:
-    """The calls that are open behind a run that goes on with an invocation of which the log has these events, and that
-    fails before its first agent; those that agents as tools have made left out."""
+async def log_behind(root: LlmAgent, *log: Event, answer: types.Part | None = None) -> list[Event]:
+    """The log behind a run that goes on with the first invocation of this one, and that fails before its first agent;
+    what agents as tools have left there left out."""
     chat = Chat(root, plugins=[Fails(name="fails")])
     session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
     for each in (event("user", "go"), *log):
-        each.invocation_id = "e-1"
+        each.invocation_id = each.invocation_id or "e-1"
         await chat.runner.session_service.append_event(session, each)
     with pytest.raises(ValueError, match="no"):
         await (chat.say(None, invocation_id="e-1") if answer is None else chat.answer(answer))
-    return open_calls(each for each in await chat.stored() if not is_from_agent_tool(each))
+    return [each for each in await chat.stored() if not is_from_agent_tool(each)]
 
 
 @pytest.mark.parametrize("names", [("root", "a"), ("root", "a", "b"), ("root", "a", "b", "c")], ids=len)
@@ -353,7 +353,9 @@ async def test_calls_of_agents_that_were_cut_off_are_answered_if_the_run_that_go
 ) -> None:
     """However deep they are. Nothing is left without a result but what waits, at its end, for one from elsewhere."""
     root = agent("root", tools=[AgentTool(agent("a"))])
-    assert await left_open(root, *called(*names, waits=waits)) == ({"c1"} if waits else set())
+    behind = await log_behind(root, *called(*names, waits=waits))
+    assert open_calls(behind) == ({"c1"} if waits else set())
+    assert {each.author for each in behind} == {"user", "root"}
 
 
 async def test_a_call_is_left_open_if_one_of_the_agents_below_it_waits() -> None:
@@ -367,7 +369,7 @@ async def test_a_call_is_left_open_if_one_of_the_agents_below_it_waits() -> None
     ]
     root = agent("root", tools=[AgentTool(agent("a"))])
     for cut in range(len(log) - 2, len(log) + 1):
-        assert await left_open(root, *log[:cut]) == ({"c1"} if cut == len(log) else set())
+        assert open_calls(await log_behind(root, *log[:cut])) == ({"c1"} if cut == len(log) else set())
 
 
 async def test_a_call_is_answered_beside_one_whose_agent_waits() -> None:
@@ -377,7 +379,7 @@ async def test_a_call_is_answered_beside_one_whose_agent_waits() -> None:
         event("a", named_call("p2", "pay", to="bob"), **inside("c2")),
     ]
     root = agent("root", tools=[AgentTool(agent("a"))])
-    assert await left_open(root, *log) == {"c1"}
+    assert open_calls(await log_behind(root, *log)) == {"c1"}
 
 
 async def test_a_call_that_delegates_is_answered_if_an_agent_as_a_tool_below_it_was_cut_off() -> None:
@@ -386,7 +388,29 @@ async def test_a_call_that_delegates_is_answered_if_an_agent_as_a_tool_below_it_
     log = called("helper", "a")
     log[0].isolation_scope = "t1"
     delegated = event("root", named_call("t1", "helper", request="pay"))
-    assert await left_open(agent("root", sub_agents=[helper]), delegated, *log) == set()
+    assert open_calls(await log_behind(agent("root", sub_agents=[helper]), delegated, *log)) == set()
+
+
+async def test_a_call_that_delegates_is_left_open_if_its_agent_waits_since_a_later_message() -> None:
+    """A task goes on over many of them, and its call belongs to the first one."""
+    helper = agent("helper", tools=[LongRunningFunctionTool(order)], mode="task")
+    log = [
+        event("root", named_call("t1", "helper", request="pay")),
+        event("helper", "Which one?", isolation_scope="t1"),
+        event("user", "That one.", isolation_scope="t1", invocation_id="e-2"),
+        event("helper", named_call("o1", "order", what="x"), long_running_tool_ids={"o1"}, isolation_scope="t1"),
+    ]
+    log[-1].invocation_id = "e-2"
+    assert open_calls(await log_behind(agent("root", sub_agents=[helper]), *log)) == {"t1"}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_calls_that_another_invocation_has_left_are_not_answered(begun: bool) -> None:
+    """Cut off or not begun, they belong to a run that resumes that."""
+    log = called("root", "a") if begun else called("root", "a")[:1]
+    for each in log:
+        each.invocation_id = "e-0"
+    assert open_calls(await log_behind(agent("root", tools=[AgentTool(agent("a"))]), *log)) == {"c1"}
 
 
 async def test_a_run_with_an_answer_leaves_the_calls_that_it_does_not_reach() -> None:
@@ -400,8 +424,11 @@ async def test_a_run_with_an_answer_leaves_the_calls_that_it_does_not_reach() ->
         named_call("o1", "order", what="x"),
         long_running_tool_ids={"o1"},
     )
-    assert await left_open(agent("root", tools=tools), *log, answer=result("o1", "order", {})) == {"c1", "c2"}
-    assert await left_open(agent("root", tools=tools), *log) == set()
+    assert open_calls(await log_behind(agent("root", tools=tools), *log, answer=result("o1", "order", {}))) == {
+        "c1",
+        "c2",
+    }
+    assert open_calls(await log_behind(agent("root", tools=tools), *log)) == set()
 
 
 async def test_a_handover_is_made_again_beside_a_call_of_a_tool() -> None:
