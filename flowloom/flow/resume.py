@@ -94,7 +94,7 @@ def _has_work_left(turn: Turn, progress: Progress, own: Sequence[Event], live: S
         if made.suspended:
             return run.ledger.is_ready(made.id)
         if made.is_of_stopped_run:
-            return made.event is said and not made.attempts and not later
+            return made.event is said and (made.client_executed or not made.attempts) and not later
         return made.state == "open"
 
     if any(map(can_go_on, live)) or any(True for _ in pending_follow_ups(own)):

@@ -91,8 +91,9 @@ class CallRecord:
     """The call that a request to a person is about."""
     inner: bool = False
     """Whether an agent that runs as a tool has made it, which answers it in a run of its own."""
-    attempts: int = 0
-    """How often it was marked as about to be made again."""
+    attempts: int = 1
+    """How often it was begun and nothing came of it, as far as anything tells: once by the run that has recorded it,
+    unless that stopped before it or its agent waits, and once for each mark since."""
     answers: tuple[Answer, ...] = ()
     """What was answered, in order: reports and placeholders too, but no decision that cannot be read."""
     before: CallRecord | None = None
@@ -225,10 +226,9 @@ class CallLedger:
                 self._read_handover(event, actions["transfer_to_agent"])
 
     def _read_marks(self, state: Mapping[str, Any]) -> None:
-        """Calls are about to be made a second time."""
-        for call_id in ids_under(state, REPEATED):
-            if (made := self._calls.get(call_id)) is not None:
-                made.attempts += 1
+        """Calls are about to be made."""
+        for made in filter(None, map(self._calls.get, ids_under(state, REPEATED))):
+            made.attempts += 1
 
     def _read_scope(self, event: Event, scope: str) -> bool:
         """Take note of an agent that was called: whether it runs as a tool, and the log keeps what it has left because
@@ -272,7 +272,8 @@ class CallLedger:
         before = self._calls.get(call_id)
         if before is not None:
             self._forget(before)
-        made = CallRecord(call, event, kind, state, self._count, subject, inner, before=before)
+        attempts = 0 if CLIENT_EXECUTED in (event.custom_metadata or ()) else 1
+        made = CallRecord(call, event, kind, state, self._count, subject, inner, attempts, before=before)
         self._calls[call_id] = made
         self._live.setdefault(event.invocation_id, {})[call_id] = made
         if event.isolation_scope:

@@ -23,7 +23,7 @@ TOOL_PROGRESS = "tool_progress"
 MARKS = {CLIENT_EXECUTED, AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, RUN_ENDED, AGENT_ENDED, TOOL_PROGRESS, UNFIT_OUTPUT}
 """What no caller may have a run put on its events; a protocol whose agents read keys of its own adds those."""
 REPEATED = "repeated_calls"
-"""The key of an event's `agent_state` that names calls which are about to be made a second time."""
+"""The key of an event's `agent_state` that names calls of an earlier run which are about to be made."""
 
 
 def is_from_agent_tool(event: Event) -> bool:

@@ -40,24 +40,16 @@ class Unfinished:
 def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     """What the agent has called in its turn, and has no answer; or what should have followed its results.
 
-    Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open. A call of a
-    tool that is not idempotent is made once more at most: an event says so before it is.
+    Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open.
     """
     ledger = ctx.run.ledger
     here, said = ctx.place, ledger.events_of(ctx.invocation_id)
     own = [event for event in said if here.holds(Place.of(event)) and not tells_of_end(event)]
     tools = {tool.name: tool for tool in ctx.tools or ()}
     events = _missing_follow_ups(ctx, own)
-    made: list[types.FunctionCall] = []
-    never_made: list[types.FunctionCall] = []
-    for each in ledger.unfinished(ctx.invocation_id, ctx.place):
-        if not _waits(ctx, each, tools):
-            (never_made if each.is_of_stopped_run else made).append(each.call)
-    begun = [c.id for c in never_made if (tool := tools.get(c.name or "")) is not None and tool.is_long_running]
-    if begun:  # they may give no result yet, so that nothing else tells
-        events.append(_mark(ctx, begun))
+    made = [each.call for each in ledger.unfinished(ctx.invocation_id, ctx.place) if not _waits(ctx, each, tools)]
     again = made_again(ctx, made)
-    result = Unfinished(events + again.events, again.calls + never_made)
+    result = Unfinished(events + again.events, again.calls)
     return result if result.events or result.calls else None
 
 
@@ -98,21 +90,22 @@ def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Ev
 
 
 def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> Unfinished:
-    """Calls that were perhaps made before: those of tools that are not idempotent are marked, and refused if they were.
-
-    An agent that waited, and has its answer now, goes on for the first time.
-    """
+    """Calls of earlier runs. One whose tool is not idempotent is made twice at most; an event says so before it is."""
     tools = {tool.name: tool for tool in ctx.tools or ()}
-    waiting, progress = ctx.run.waiting_calls, ctx.run.progress
-    first = progress.answered & waiting.keys() if progress is not None and progress.fresh else ()
-    again = [call for call in calls if call.id not in first]
-    once_only = [c for c in again if (tool := tools.get(c.name or "")) is not None and not tool.__options__.idempotent]
-    given_up = [call for call in once_only if (made := ctx.run.ledger.call(call.id)) is not None and made.attempts]
+    marked: list[str] = []
+    given_up: list[types.FunctionCall] = []
+    for made in filter(None, (ctx.run.ledger.call(call.id) for call in calls)):
+        tool = tools.get(made.name)
+        if tool is None:
+            continue
+        if not tool.__options__.idempotent and made.attempts > 1:
+            given_up.append(made.call)
+        elif not tool.__options__.idempotent or (tool.is_long_running and not made.attempts):
+            marked.append(made.id)  # a long-running tool may give no result yet, so that nothing else tells
     refused = {call.id for call in given_up}
     result = Unfinished(calls=[call for call in calls if call.id not in refused])
-    marked = [call.id for call in once_only if call.id not in refused]
     if marked:
-        result.events.append(_mark(ctx, marked))
+        result.events.append(ctx.new_event({"actions": make(EventActions, agent_state={REPEATED: marked})}))
     if given_up:
         parts = [response_part(call.id, call.name, {"error": _TWICE}) for call in given_up]
         result.events.append(ctx.new_event({"content": content_of("user", parts)}))
@@ -142,10 +135,6 @@ def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], r
     yield from results.waiting
     if results.error is not None:
         raise results.error
-
-
-def _mark(ctx: InvocationContext, calls: Sequence[str | None]) -> Event:
-    return ctx.new_event({"actions": make(EventActions, agent_state={REPEATED: calls})})
 
 
 def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, RunnableTool]) -> bool:

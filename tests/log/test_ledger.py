@@ -229,15 +229,17 @@ def test_what_waits_is_found_in_the_same_time_however_many_calls_are_over() -> N
 
 
 def test_attempts_count_until_the_agent_behind_a_call_has_come_further() -> None:
-    """A call that is marked was made so often; of an agent that left something since, it goes on for the first time."""
+    """A call is made with each mark; of an agent that left something since, it goes on for the first time."""
     ledger = CallLedger().read(log := [CALLED, MARK])
-    assert [made.attempts for made in ledger.open()] == [1]
+    assert [made.attempts for made in ledger.open()] == [2]
     ledger.read([*log, INNER])
-    assert [made.attempts for made in ledger.waiting()] == [0, 0]
+    assert [made.attempts for made in ledger.waiting()] == [0, 1]
 
 
 def test_each_mark_of_a_call_is_an_attempt() -> None:
-    assert [made.attempts for made in CallLedger.of([CALLED, MARK, MARK]).open()] == [2]
+    """And so is its first one, unless the run stopped before it."""
+    assert [made.attempts for made in CallLedger.of([CALLED, MARK, MARK]).open()] == [3]
+    assert [made.attempts for made in CallLedger.of([LEFT, MARK]).waiting()] == [1]
 
 
 def test_an_agent_that_has_come_further_brings_those_around_it_further() -> None:
@@ -247,7 +249,7 @@ def test_an_agent_that_has_come_further_brings_those_around_it_further() -> None
         event("outer", named_call("c1", "inner"), isolation_scope="c0", custom_metadata={AGENT_TOOL_CALL: "c0"}),
         event("root", actions={"agent_state": {REPEATED: ["c0", "c1"]}}),
     ]
-    for log, attempts in ((calls, [1, 1]), ([*calls, INNER], [0, 0])):
+    for log, attempts in ((calls, [1, 2]), ([*calls, INNER], [0, 0])):
         ledger = CallLedger.of(log)
         assert [made and made.attempts for made in map(ledger.call, ("c0", "c1"))] == attempts
 

@@ -173,14 +173,60 @@ async def test_a_long_running_call_that_the_run_stopped_before_begins_without_a_
     assert begun == ["x"]
 
 
-async def test_calls_that_the_run_stopped_before_are_made_for_the_first_time() -> None:
-    """No event says that they are made again, and a call of no tool is told so; a run that is cut off then says it."""
+@pytest.mark.parametrize(("idempotent", "most"), [(False, 2), (True, 4)])
+async def test_a_call_that_the_run_stopped_before_is_made_twice_at_most(idempotent: bool, most: int) -> None:
+    """Unless its tool is idempotent: each run that makes it says so first, also the one that does for the first time,
+    so that the next one knows of it if that is cut off."""
+    logs: list[list[Event]] = []
+
+    def pay(to: str, tool_context: ToolContext) -> str:
+        """Pay."""
+        logs.append([*tool_context.session.events])
+        return "paid"
+
+    tools = [FunctionTool(pay, idempotent=idempotent)]
+    chat = Chat(agent("root", named_call("c1", "pay", to="ann"), tools=tools))
+    await chat.say("go", run_config=RunConfig(pause_on_tool_calls=True))
+    logs.append(await chat.stored())
+    for run in (1, 2, 3, 4):
+        events = await resumed(agent("root", "done", tools=tools), *logs[-1][1:])
+        assert (len(logs) - 1, events[-1].text) == (min(run, most), "done")
+        assert marked(events) == (["c1"] if not idempotent and run <= most else [])
+
+
+async def test_an_agent_as_a_tool_that_is_answered_is_called_twice_at_most() -> None:
+    """Each run that is given the answer says so before, so that those which were cut off in the agent are counted: the
+    client sends its result again after each of them."""
+
+    def helper() -> LlmAgent:
+        tools = [LongRunningFunctionTool(order), FunctionTool(pay, idempotent=False)]
+        said = [named_call("c2", "order", what="x")] if not ran else [named_call("c3", "pay", to="ann"), "helped"]
+        return agent("helper", *said, tools=tools)
+
+    chat = Chat(agent("root", named_call("c1", "helper", request="pay"), tools=[AgentTool(helper())]))
+    await chat.say("go")
+    log = await chat.stored()
+    for run in (1, 2, 3):
+        ran.append(f"run {run}")
+        chat = Chat(agent("root", "done", tools=[AgentTool(helper())]))
+        session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
+        for each in log:
+            await chat.runner.session_service.append_event(session, each)
+        events = await chat.answer(result("c2", "order", {"status": "here"}))
+        assert (marked(events), events[-1].text) == (["c1"] if run < 3 else [], "done")
+        said = await chat.stored()
+        log = said[: next(at for at, each in enumerate(said) if each.id == events[0].id) + 1]
+    assert ran == ["run 1", "ann", "run 2", "ann", "run 3"]
+
+
+async def test_calls_that_the_run_stopped_before_are_made_beside_one_of_no_tool() -> None:
+    """The model is told that there is none."""
     both = [named_call("c1", "pay", to="ann"), named_call("c2", "pray", to="bob")]
     stops = RunConfig(pause_on_tool_calls=True)
     chat = Chat(agent("root", both, "done", tools=[FunctionTool(pay, idempotent=False)]))
     first = await chat.say("go", run_config=stops)
     events = await chat.say(None, invocation_id=first[0].invocation_id)
-    assert (marked(events), ran, events[-1].text) == ([], ["ann"], "done")
+    assert (ran, events[-1].text) == (["ann"], "done")
     told = {answer.id: answer.response or {} for each in events for answer in each.get_function_responses()}
     assert told["c1"] == {"result": "paid"}
     assert "There is no tool `pray`" in told["c2"]["error"]
