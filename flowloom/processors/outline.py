@@ -7,7 +7,8 @@ have the same outline.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_right
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -19,7 +20,7 @@ from flowloom.events.parts import parts_of
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
 from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content, transcription_of
-from flowloom.models.contents import SharedContents
+from flowloom.models.contents import SharedContents, only_read
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
 
@@ -82,13 +83,10 @@ class Outline:
         return low
 
     def _add(self, index: int, content: types.Content) -> None:
-        calls = answers = False
-        for part in parts_of(content):
-            calls = calls or part.function_call is not None
-            answers = answers or part.function_response is not None
-        joined = answers and index > self.lead and bool(self.calls) and self.calls[-1] == self.groups[-1]
+        parts = parts_of(content)
+        joined = index > self.lead and any(part.function_response is not None for part in parts)  # to its call
         self.groups.append(self.groups[-1] if joined else index)
-        if calls and not joined:
+        if not joined and any(part.function_call is not None for part in parts):
             self.calls.append(index)
         if index >= self.lead and opens_turn(content):
             self.openers.append(index)
@@ -96,10 +94,7 @@ class Outline:
     def group_of(self, index: int) -> range:
         """The content at `index` with those that it cannot be without: a call's results, a result's call."""
         first = self.groups[index]
-        end = index + 1
-        while end < len(self.groups) and self.groups[end] == first:
-            end += 1
-        return range(first, end)
+        return range(first, bisect_right(self.groups, first))
 
 
 def opens_turn(content: types.Content) -> bool:
@@ -122,7 +117,7 @@ class LogReader:
     def _reset(self) -> None:
         self.calibration = Calibration()
         self._objects: dict[int, object] = {}  # what pinned events are made of, by id
-        self._told: set[str] = set()  # how they are told to other agents, and what was spoken in them
+        self._told: Counter[str] = Counter()  # how they are told to other agents, and what was spoken in them
         self._speech: tuple[str | None, str, bool] = None, "", False  # who speaks, what so far, whether it is pinned
 
     def advance(self, events: Sequence[Event], *, measure: bool) -> None:
@@ -144,10 +139,10 @@ class LogReader:
         for part in parts_of(content):
             for made_of in _made_of(part):
                 self._objects[id(made_of)] = made_of
-        if content is not None and author != self._agent:
+        if content is not None:
             told = foreign_content(author, content, thoughts=True)
             self._told.update(part.text for part in parts_of(told) if part.text)
-            self._told.discard(FOREIGN_LEAD_IN)
+            del self._told[FOREIGN_LEAD_IN]
 
     def _hear(self, event: Event, pinned: bool) -> None:
         """Follow what is spoken: the history tells neighbouring transcriptions of one speaker as one text."""
@@ -158,11 +153,11 @@ class LogReader:
             if speaker != heard.transcription:
                 said, was_pinned = "", False
             elif was_pinned:
-                self._told.discard(said)
+                self._told[said] -= 1
             said += "".join(part.text or "" for part in parts_of(heard.content))
             self._speech = heard.transcription, said, pinned or was_pinned
             if pinned or was_pinned:
-                self._told.add(said)
+                self._told[said] += 1
 
     def is_pinned(self, content: types.Content) -> bool:
         """Whether a content, or a part of it, comes from a pinned event or is the summary of compacted ones.
@@ -173,7 +168,7 @@ class LogReader:
         if not self._objects and not self._told:  # as in most sessions: nothing is pinned
             return False
         for part in parts_of(content):
-            if part.text is not None and part.text in self._told:
+            if part.text is not None and self._told[part.text]:
                 return True
             if any(id(made_of) in self._objects for made_of in _made_of(part)):
                 return True
@@ -224,8 +219,7 @@ class View:
 
     def __init__(self, request: LlmRequest) -> None:
         self._request = request
-        plain = self._plain()
-        self.body = plain.copy() if plain is request.contents else plain
+        self.body = [*only_read(request.contents)]
         """The contents as a list that may be changed; the contents themselves are the session's."""
         self._spot = _place_of_instructions(self.body, request)
         if self._spot is not None:
@@ -235,7 +229,7 @@ class View:
         """Of the first `end` entries of `body`, show those at `places` and no others."""
         kept = [self.body[place] for place in places]
         if self._spot is not None and self._spot < end:
-            kept.insert(sum(place < self._spot for place in places), self._plain()[self._spot])
+            kept.insert(sum(place < self._spot for place in places), only_read(self._request.contents)[self._spot])
             end += 1
         contents = self._write(end, kept)
         if contents is not None and contents.special is not None and not contents.touched:  # so no instructions in it
@@ -250,10 +244,6 @@ class View:
     def replace(self, new: list[types.Content]) -> None:
         """Show `new` in the place of as many entries, the first of `body`; the instructions stand behind them."""
         self._write(len(new), new)
-
-    def _plain(self) -> list[types.Content]:
-        contents = self._request.contents
-        return contents.plain() if isinstance(contents, SharedContents) else contents
 
     def _write(self, end: int, new: list[types.Content]) -> SharedContents | None:
         """Put `new` where the first `end` entries of the request are; returns its contents if they are shared."""
@@ -271,10 +261,10 @@ def _place_of_instructions(contents: list[types.Content], request: LlmRequest) -
     if not request.dynamic_instructions:
         return None
     text = "\n\n".join(request.dynamic_instructions)
-    for index in range(len(contents) - 1, -1, -1):
+    for index in reversed(range(len(contents))):
         content = contents[index]
         if content.role != "user":
             return None
-        if content.parts and len(content.parts) == 1 and content.parts[0].text == text:
+        if [part.text for part in parts_of(content)] == [text]:
             return index
     return None

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import agent, context, event, named_call, result, said, shown, text
+from kit import agent, context, event, named_call, result, said, shown, text, user
 from window_logs import request_of, round_of
 
-from flowloom import Event, Flow
+from flowloom import Event, Flow, InvocationContext, LlmRequest
 from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.processors.token_count import Calibration, content_tokens
 from flowloom.processors.window import shortened
@@ -233,3 +233,59 @@ def test_payloads_of_just_the_size_that_may_stay_do() -> None:
         assert shortened(content, size) is content
     assert shortened(said(result("c1", "look", {"n": "xx"})), size - 1) != said(result("c1", "look", {"n": "xx"}))
     assert repr(DropToolPayloads(max_chars=0)) == "DropToolPayloads(keep_last=5, max_chars=0)"
+
+
+# -- contents of the application's own -------------------------------------------------------------
+
+INSTRUCTED = {"static_instruction": "Be kind.", "instruction": "It is Monday."}
+MONDAY = user("It is Monday.")
+FOUND = user(result("c1", "look", {"n": 1}))
+
+
+def told(content: types.Content) -> bool:
+    """Whether a result is in it."""
+    return any(part.function_response is not None for part in content.parts or ())
+
+
+async def window_on(given: list[types.Content], window: Any, **fields: Any) -> list[types.Content]:
+    """What a window shows of contents that a processor before it has put in the place of the history."""
+
+    def replace(ctx: InvocationContext, request: LlmRequest) -> None:
+        request.contents = [*given]
+
+    flow = Flow().with_processor(replace, after="contents").with_processor(window, after="replace")
+    return [*(await flow.assemble(context(agent("root", flow=flow, **fields), *talk(1)))).request.contents]
+
+
+@pytest.mark.parametrize("odd", [types.Content(role="user"), user(result("c9", "look", {})), FOUND])
+async def test_a_message_of_nothing_and_a_result_of_no_call_begin_no_turn(odd: types.Content) -> None:
+    """Wherever they stand; a result where the history begins is pinned alone."""
+    given = [odd, user("m0"), said("a0"), odd, user("m1"), odd, said("a1")]
+    assert await window_on(given, KeepTurns(2)) == given
+    kept = [odd] if told(odd) else []
+    assert (await window_on(given, KeepTurns(1, pinned=told)))[: len(kept)] == kept
+    assert await window_on(given, KeepTurns(1)) == given[4:]
+
+
+async def test_what_calls_and_answers_at_once_stays_with_the_call_before_it_and_the_result_behind() -> None:
+    """They are one round of calls, of which all or nothing is shown."""
+    asked = said("I look.", named_call("c1", "look", where="x" * 99))
+    both = said(result("c1", "look", {"n": 1}), named_call("c2", "look"))
+    given = [user("m0"), asked, both, user(result("c2", "look", {"n": 2}), "There."), user("m1")]
+    assert await window_on(given, KeepTurns(1, pinned=lambda content: told(content) and content != both)) == given
+    drop = DropToolPayloads(keep_last=1, max_chars=0)
+    assert await window_on(given, drop) == given
+    more = [*given, said("And.", named_call("c3", "look")), user(result("c3", "look", {"n": 3}))]
+    changed = [old != new for old, new in zip(more, await window_on(more, drop), strict=True)]
+    assert changed == [False, True, True, True, False, False, False]
+
+
+async def test_only_the_instructions_themselves_are_no_turn() -> None:
+    """Not a message that begins with their words, one from before the latest answer, or an empty one if there are
+    none."""
+    given = [user("m0"), said("a0"), MONDAY, user("It is Monday.", "Is it?"), types.Content(role="user"), user("m1")]
+    assert await window_on(given, KeepTurns(1), **INSTRUCTED) == [MONDAY, given[-1]]
+    given = [MONDAY, said("Yes."), user("m1"), said("a1"), user("m2")]
+    assert await window_on(given, KeepTurns(1), **INSTRUCTED) == given[-1:]
+    given = [user("m0"), said("a0"), user("")]
+    assert await window_on(given, KeepTurns(1)) == given[-1:]

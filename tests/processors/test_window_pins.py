@@ -142,6 +142,7 @@ async def test_only_what_is_true_pins(make: Any) -> None:
     marks: list[Any] = [{"pinned": False}, {"pinned": None}, {"other": True}, {}]
     log = [event("user", f"m{n}", custom_metadata=mark) for n, mark in enumerate(marks)]
     log += [event("helper", **PINNED), event("root", **PINNED), event("helper", text(""), **PINNED)]
+    log.append(Event(author="helper", content=types.Content(role="model"), **PINNED))
     assert shown(await request_of([*log, event("user", "now")], make())) == ["user: now"]
 
 
@@ -199,6 +200,19 @@ async def test_what_is_spoken_after_a_pinned_piece_is_pinned_with_it(make: Any) 
         await request_of([*log, event("user", "now")], window)
     log += [event("root", "well"), spoken("user", "no "), event("root", "hm"), event("user", "now")]
     assert shown(await request_of(log, window)) == ["user: no nuts", "user: now"]
+
+
+@each_window
+@pytest.mark.parametrize("again", [{}, PINNED], ids=["said", "pinned"])
+async def test_what_was_spoken_stays_pinned_where_it_is_said_again_and_gone_on_with(make: Any, again: Any) -> None:
+    log = [
+        spoken("user", "no", **PINNED),
+        event("root", "well"),
+        spoken("user", "no", **again),
+        spoken("user", " nuts"),
+    ]
+    kept = ["user: no", *(["user: no nuts"] if again else [])]
+    assert shown(await request_of([*log, event("user", "now")], make())) == [*kept, "user: now"]
 
 
 @each_window
