@@ -227,14 +227,14 @@ class LlmTurn(Turn):
         result.waiting = bool(results.waiting)
         self._note_open_calls(result)
         has_results = results.event is not None and results.event.content is not None
-        result.answered = has_results or bool(result.tasks) or result.waiting or result.cut_short
+        result.answered = has_results or bool(result.tasks) or result.waiting
 
     def _note_open_calls(self, result: StepResult) -> None:
         """Of the calls of sub-agents that have no result, those of `task` agents come next; those of `single_turn`
         agents, which wait, or in which the run was stopped, are answered by a later run."""
         singles, result.tasks = unresolved_tasks(self.ctx)
         result.cut_short = bool(singles and self.ctx.run.stopped)
-        result.waiting = result.waiting or (bool(singles) and not result.cut_short)
+        result.waiting = result.waiting or bool(singles)
 
     async def _resume_single_turns(self, result: StepResult) -> Events:
         """Take note of the calls of sub-agents that an earlier run has left open, and resume the `single_turn` ones at

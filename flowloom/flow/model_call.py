@@ -200,10 +200,8 @@ class ModelCall:
         return mark_if_empty(response)
 
     def _note_paid(self, response: LlmResponse) -> None:
-        if self._paid is None and response.usage_metadata is not None:
-            self._paid = Paid()
-        if self._paid is not None:
-            self._paid.note(response)
+        self._paid = self._paid or Paid()
+        self._paid.note(response)
 
     async def _end(self, responses: AsyncIterator[LlmResponse] | None) -> None:
         """End the call of the model, wherever it stands."""
@@ -312,7 +310,7 @@ class ModelCall:
         if self._context is None or (silent and not self._said):
             return {}
         actions, self._context = self._context.collect_actions(), None
-        return {} if silent and not any(fields_of(actions).values()) else {"actions": actions}
+        return {"actions": actions} if any(fields_of(actions).values()) else {}
 
     def told_by(self, event: Event, response: LlmResponse) -> Event:
         """An event of a response processor: one in the place of the response says what that was paid for, too."""

@@ -80,7 +80,7 @@ def name_of(processor: Processor) -> str:
 def explain(error: Exception, ctx: InvocationContext, step: Step) -> None:
     """Note on an error where it came from, and on a halt who halted."""
     if isinstance(error, Halt):
-        error.processor = error.processor or step.name
+        error.processor = step.name
         return
     note_origin(error, ctx, f"processor `{step.name}`")
 

@@ -121,6 +121,19 @@ async def test_a_call_that_a_callback_makes_is_carried_out() -> None:
     assert events[-1].text == "ok"
 
 
+async def test_a_call_that_stands_in_for_the_model_s_answer_is_carried_out() -> None:
+    """Under an id of its own."""
+    made = [LlmResponse(content=said(call("look")))]
+
+    def calls(**_: Any) -> LlmResponse | None:
+        return made.pop() if made else None
+
+    events = await Chat(agent("root", "ok", tools=[look], before_model_callback=calls)).say("go")
+    (asked,) = events[0].get_function_calls()
+    assert asked.id
+    assert asked.id == events[1].get_function_responses()[0].id
+
+
 async def test_what_stands_in_for_the_model_is_not_given() -> None:
     """A before_model result is yielded directly; after_model is not run."""
     given: list[Any] = []

@@ -155,6 +155,13 @@ async def test_a_callback_may_change_the_request_and_not_the_history() -> None:
     assert (await chat.stored())[0].text == "go"
 
 
+async def test_a_callback_that_answers_an_error_is_given_the_request_that_failed() -> None:
+    def tell(llm_request: Any, **_: Any) -> LlmResponse:
+        return answer(f"asked: {llm_request.contents[-1].parts[0].text}")
+
+    assert (await Chat(agent("root", DOWN, on_model_error_callback=tell)).say("go"))[-1].text == "asked: go"
+
+
 async def test_around_model_wraps_the_call_the_first_outermost() -> None:
     def wrapper(name: str) -> Callable[..., Any]:
         async def around(call_next: Any, llm_request: Any, **_: Any) -> Any:

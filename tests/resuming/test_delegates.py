@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import pytest
 from kit import Chat, agent, event, pending
 from waiting.desk import Desk, World, by_turn, last_text
 from waiting.office import approve_all, payer
 
-from flowloom import AgentTool, BaseAgent, Event, Flow, InvocationContext, LlmAgent, LlmRequest, SequentialAgent
+from flowloom import (
+    AgentTool,
+    BaseAgent,
+    Event,
+    Flow,
+    InvocationContext,
+    LlmAgent,
+    LlmRequest,
+    SequentialAgent,
+    ToolContext,
+)
 from flowloom.testing import call
 
 
@@ -67,3 +78,42 @@ async def test_a_single_turn_that_waits_is_not_begun_again_when_its_coordinator_
     events = await Chat(Twice(name="root", sub_agents=[desk])).say("Go.")
     assert last_text(events) == "Meanwhile."
     assert len(pending(events)) == 1
+
+
+@pytest.mark.parametrize("beside", [[], [call("chore", request="Clean.")]], ids=["alone", "and a task"])
+async def test_a_handover_beside_a_single_turn_that_waits_comes_behind_all_that_was_called(beside: list[Any]) -> None:
+    def hand_on(tool_context: ToolContext) -> str:
+        tool_context.actions.transfer_to_agent = "other"
+        return "handed on"
+
+    def root() -> BaseAgent:
+        agents = [
+            payer(World(), "expert", 1, mode="single_turn"),
+            by_turn("chore", call("finish_task", result="clean"), mode="task"),
+            by_turn("other", "Here I am."),
+        ]
+        calls = [call("hand_on"), call("expert", request="Pay."), *beside]
+        return by_turn("desk", calls, "unreachable", tools=[hand_on], sub_agents=agents)
+
+    it = Desk(root)
+    assert last_text(await it.say("Go.")) == ""
+    said = await approve_all(it)
+    answered = [each.name for told in said for each in told.get_function_responses()]
+    assert answered == ["pay", "expert", *(["finish_task", "chore"] if beside else [])]
+    assert last_text(said) == "Here I am."
+
+
+async def test_a_processor_hands_over_behind_a_single_turn_that_is_resumed() -> None:
+    """In the step that the run which is resumed begins with."""
+
+    def route(ctx: InvocationContext, request: LlmRequest) -> Event | None:
+        return event("clock", "It is noon.", actions={"transfer_to_agent": "other"}) if ctx.resumed else None
+
+    def root() -> BaseAgent:
+        agents = [payer(World(), "expert", 1, mode="single_turn"), by_turn("other", "Here I am.")]
+        flow = Flow().with_processor(route, before="contents")
+        return by_turn("desk", call("expert", request="Pay."), "unreachable", sub_agents=agents, flow=flow)
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert last_text(await approve_all(it)) == "Here I am."
