@@ -37,7 +37,7 @@ class Unfinished:
     calls: list[types.FunctionCall] = field(default_factory=list[types.FunctionCall])
 
 
-def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
+def unfinished_calls(ctx: InvocationContext) -> Unfinished:
     """What the agent has called in its turn, and has no answer; or what should have followed its results.
 
     Calls that wait stay as they are: long-running ones, and agents as tools whose own questions are open.
@@ -45,12 +45,11 @@ def unfinished_calls(ctx: InvocationContext) -> Unfinished | None:
     ledger = ctx.run.ledger
     here, said = ctx.place, ledger.events_of(ctx.invocation_id)
     own = [event for event in said if here.holds(Place.of(event)) and not tells_of_end(event)]
-    tools = {tool.name: tool for tool in ctx.tools or ()}
+    tools = _tools_of(ctx)
     events = _missing_follow_ups(ctx, own)
     made = [each.call for each in ledger.unfinished(ctx.invocation_id, ctx.place) if not _waits(ctx, each, tools)]
     again = made_again(ctx, made)
-    result = Unfinished(events + again.events, again.calls)
-    return result if result.events or result.calls else None
+    return Unfinished(events + again.events, again.calls)
 
 
 def pending_follow_ups(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | None]]]:
@@ -91,16 +90,15 @@ def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Ev
 
 def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> Unfinished:
     """Calls of earlier runs. One whose tool is not idempotent is made twice at most; an event says so before it is."""
-    tools = {tool.name: tool for tool in ctx.tools or ()}
+    tools = _tools_of(ctx)
     marked: list[str] = []
     given_up: list[types.FunctionCall] = []
-    for made in filter(None, (ctx.run.ledger.call(call.id) for call in calls)):
-        tool = tools.get(made.name)
-        if tool is None:
-            continue
-        if not tool.__options__.idempotent and made.attempts > 1:
+    found = map(ctx.run.ledger.call, (call.id for call in calls))
+    for made in (each for each in found if each is not None and each.name in tools):
+        once_only = not tools[made.name].__options__.idempotent
+        if once_only and made.attempts > 1:
             given_up.append(made.call)
-        elif not tool.__options__.idempotent or (tool.is_long_running and not made.attempts):
+        elif once_only or (tools[made.name].is_long_running and not made.attempts):
             marked.append(made.id)  # a long-running tool may give no result yet, so that nothing else tells
     refused = {call.id for call in given_up}
     result = Unfinished(calls=[call for call in calls if call.id not in refused])
@@ -119,7 +117,7 @@ async def run_again(
     not forgotten."""
     for call in calls:
         ctx.run.begin_again(call.id or "")
-    tools = {tool.name: tool for tool in ctx.tools or ()}
+    tools = _tools_of(ctx)
     if any(call.name not in tools for call in calls):  # the tools of the flow itself are declared further down only
         request = LlmRequest.empty(None)
         output_schema(ctx, request)
@@ -135,6 +133,11 @@ def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], r
     yield from results.waiting
     if results.error is not None:
         raise results.error
+
+
+def _tools_of(ctx: InvocationContext) -> dict[str, RunnableTool]:
+    """The agent's tools by name; none in a flow that resolves none."""
+    return {tool.name: tool for tool in ctx.tools or ()}
 
 
 def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, RunnableTool]) -> bool:

@@ -11,9 +11,11 @@ from kit import WHERE, Chat, agent, approve, collect, event, named_call, open_ca
 
 from flowloom import (
     AgentTool,
+    BaseAgent,
     BasePlugin,
     CallbackContext,
     Event,
+    Flow,
     FunctionTool,
     LlmAgent,
     LongRunningFunctionTool,
@@ -41,7 +43,7 @@ def payer(*, idempotent: bool) -> LlmAgent:
     return agent("root", "done", tools=[FunctionTool(pay, idempotent=idempotent)])
 
 
-async def resumed(root: LlmAgent, *log: Event) -> list[Event]:
+async def resumed(root: BaseAgent, *log: Event) -> list[Event]:
     """What a run gives that goes on with an invocation of which the log has these events."""
     chat = Chat(root)
     session = await chat.runner.session_service.create_session(app_name="app", **WHERE)
@@ -87,9 +89,10 @@ async def test_a_call_that_was_made_again_is_not_made_a_third_time() -> None:
     assert events[-1].text == "done"
 
 
-async def test_a_call_of_an_idempotent_tool_is_made_again_without_a_word() -> None:
+@pytest.mark.parametrize("before", [[], [mark("c1"), mark("c1")]], ids=["always", "since a later release"])
+async def test_a_call_of_an_idempotent_tool_is_made_again_without_a_word(before: list[Event]) -> None:
     """However often."""
-    events = await resumed(payer(idempotent=True), calls())
+    events = await resumed(payer(idempotent=True), calls(), *before)
     assert (marked(events), story(events), ran) == ([], BOTH, ["ann", "bob"])
 
 
@@ -221,15 +224,15 @@ async def test_an_agent_as_a_tool_that_is_answered_is_called_twice_at_most() -> 
 
 async def test_calls_that_the_run_stopped_before_are_made_beside_one_of_no_tool() -> None:
     """The model is told that there is none."""
-    both = [named_call("c1", "pay", to="ann"), named_call("c2", "pray", to="bob")]
+    both = [named_call("c1", "pray", to="bob"), named_call("c2", "pay", to="ann")]
     stops = RunConfig(pause_on_tool_calls=True)
     chat = Chat(agent("root", both, "done", tools=[FunctionTool(pay, idempotent=False)]))
     first = await chat.say("go", run_config=stops)
     events = await chat.say(None, invocation_id=first[0].invocation_id)
-    assert (ran, events[-1].text) == (["ann"], "done")
+    assert (ran, marked(events), events[-1].text) == (["ann"], ["c2"], "done")
     told = {answer.id: answer.response or {} for each in events for answer in each.get_function_responses()}
-    assert told["c1"] == {"result": "paid"}
-    assert "There is no tool `pray`" in told["c2"]["error"]
+    assert "There is no tool `pray`" in told["c1"]["error"]
+    assert told["c2"] == {"result": "paid"}
 
 
 def ask() -> None:
@@ -305,7 +308,8 @@ async def test_a_call_that_the_client_executes_waits_for_it_and_no_other_of_no_t
             each.invocation_id = "e-1"
             await chat.runner.session_service.append_event(session, each)
         events = await chat.say(None, invocation_id="e-1", run_config=goes_on)
-    assert [answer.id for each in events for answer in each.get_function_responses()] == answered
+    told = {answer.id: answer.response or {} for each in events for answer in each.get_function_responses()}
+    assert [each for each in told if "There is no tool `pray`" in told[each]["error"]] == [*told] == answered
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -530,5 +534,13 @@ async def test_an_agent_as_a_tool_that_was_cut_off_goes_on() -> None:
 
 async def test_a_call_of_a_tool_that_was_not_long_running_when_it_was_called_is_made_again() -> None:
     """Nobody was told to wait for its result."""
-    await resumed(agent("root", "done", tools=[LongRunningFunctionTool(pay)]), calls())
-    assert ran == ["ann", "bob"]
+    events = await resumed(agent("root", "done", tools=[LongRunningFunctionTool(pay)]), calls())
+    assert (marked(events), ran) == ([], ["ann", "bob"])
+
+
+async def test_a_call_is_answered_also_in_a_flow_that_resolves_no_tools() -> None:
+    """There is none of its name, the model is told."""
+    root = agent("root", "done", tools=[pay], flow=Flow().without("tools").without("tool_declarations"))
+    events = await resumed(root, calls())
+    assert all("There is no tool `pay`" in line for line in story(events)[:2])
+    assert (ran, events[-1].text) == ([], "done")
