@@ -207,14 +207,12 @@ class _View:
 
     def _emit(self, content: types.Content) -> None:
         """Show a content, perhaps in another form."""
-        if not is_words(content):
-            shown = for_model(content, self._viewer.keeps_call_ids)
-            if shown is None:
-                return
-            if is_special(shown):
-                self.projection.special.append(len(self.projection.contents))
-            content = shown
-        self.projection.contents.append(content)
+        shown = for_model(content, self._viewer.keeps_call_ids)
+        if shown is None:
+            return
+        if is_special(shown):
+            self.projection.special.append(len(self.projection.contents))
+        self.projection.contents.append(shown)
 
     def rebuild(self, events: Sequence[Event], log: EffectiveLog) -> None:
         """Build the view from the whole log, which `log` has read."""

@@ -10,7 +10,7 @@ from google.genai import types
 
 from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
-from flowloom.events.parts import content_of, text_part
+from flowloom.events.parts import content_of, parts_of, text_part
 from flowloom.events.requests import CONFIRMATION_CALL, CREDENTIAL_CALL, looks_like_request
 from flowloom.events.wire import fields_of, replace
 from flowloom.models.server_parts import without_server_runs
@@ -46,7 +46,7 @@ class HistoryItem:
         """The item without some of its calls, which models refuse without a response; None if nothing is left."""
         if not ids:
             return self
-        parts = [p for p in self.content.parts or () if p.function_call is None or p.function_call.id not in ids]
+        parts = [p for p in parts_of(self.content) if p.function_call is None or p.function_call.id not in ids]
         if not parts:
             return None
         calls = [call for call in self.calls if call not in ids]
@@ -56,7 +56,7 @@ class HistoryItem:
         """The responses in it, and what it says beside them, in their order, if it calls and answers at once."""
         if not (self.calls and self.responses):
             return [self]
-        named = [part for part in self.content.parts or () if part.function_call or part.function_response]
+        named = [part for part in parts_of(self.content) if part.function_call or part.function_response]
         answers = [part for part in named if part.function_response is not None]
         answering = HistoryItem(content_of("user", answers), [], self.responses)
         calling = HistoryItem(self.beside_responses()[0], self.calls, [], self.unanswered)
@@ -64,7 +64,7 @@ class HistoryItem:
 
     def beside_responses(self) -> list[types.Content]:
         """The content without the responses in it; nothing if it holds nothing else."""
-        parts = [part for part in self.content.parts or () if part.function_response is None]
+        parts = [part for part in parts_of(self.content) if part.function_response is None]
         return [content_of(self.content.role, parts)] if parts else []
 
 
@@ -77,7 +77,7 @@ def shown_of(content: types.Content, event: Event, own: bool) -> tuple[types.Con
     """The content without what is no model's to see: itself if that is nothing, None if nothing is left; the ids of the
     calls in it, and of the responses, in order, empty text for one without an id. A call in the engine's words that the
     agent's own model has made is shown, with its error."""
-    parts = content.parts or []
+    parts = parts_of(content)
     shown: list[types.Part] = []
     calls: list[str] = []
     responses: list[str] = []
@@ -110,7 +110,7 @@ _LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
 def foreign_content(author: str, content: types.Content, thoughts: bool) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
-    for part in content.parts or ():
+    for part in parts_of(content):
         if part.thought and not thoughts:
             continue
         if part.text:
@@ -120,7 +120,7 @@ def foreign_content(author: str, content: types.Content, thoughts: bool) -> type
         elif (answer := part.function_response) is not None:
             parts.append(text_part(f"[{author}] tool `{answer.name}` returned: {_json(answer.response)}"))
         elif not _is_empty(part, signed=True):  # a signature alone is for the other agent's model
-            parts += without_server_runs([part], content.parts or ())
+            parts += without_server_runs([part], parts_of(content))
     if not parts:
         return None
     return content_of("user", [_LEAD_IN, *parts])
@@ -139,7 +139,7 @@ def _is_empty(part: types.Part, *, signed: bool = False) -> bool:
 
 def for_model(content: types.Content, keeps_call_ids: bool) -> types.Content | None:
     """The content as it is sent (spec §9.8): empty parts dropped, minted call ids taken off; shared if unchanged."""
-    parts = content.parts or []
+    parts = parts_of(content)
     sent = [_part_for_model(part, keeps_call_ids) for part in parts]
     if all(map(is_, sent, parts)):
         return content

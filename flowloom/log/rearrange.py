@@ -13,7 +13,7 @@ from typing import NamedTuple
 from google.genai import types
 
 from flowloom.events.ids import CLIENT_CALL_PREFIX
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, parts_of
 from flowloom.log.item import HistoryItem
 
 
@@ -142,7 +142,7 @@ def _answering(item: HistoryItem, keys: dict[int, str]) -> Iterator[tuple[types.
     Responses to calls of other items are left out.
     """
     numbers = count()
-    for part in item.content.parts or ():
+    for part in parts_of(item.content):
         if part.function_response is None:
             yield part, None
         elif (number := next(numbers)) in keys:
@@ -151,7 +151,7 @@ def _answering(item: HistoryItem, keys: dict[int, str]) -> Iterator[tuple[types.
 
 def _in_call_order(keys: list[str], asked: HistoryItem) -> list[str]:
     """The keys of answers, each once; those of calls of one name, whose ids were minted here, as they were called."""
-    calls = [part.function_call for part in asked.content.parts or () if part.function_call is not None]
+    calls = [part.function_call for part in parts_of(asked.content) if part.function_call is not None]
     names = {call_id: call.name for call_id, call in zip(asked.calls, calls, strict=True)}
     order = list(dict.fromkeys(keys))
     places: dict[str | None, list[int]] = {}

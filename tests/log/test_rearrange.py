@@ -91,6 +91,8 @@ IMAGE = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png"))
 TWICE = event("root", named_call("c1", "look"), named_call("c1", "look"))
 LOOK = event("root", text("let me look"), named_call("c2", "look"))
 AGAIN = event("root", named_call("c2", "look"))
+TWO_TOOLS = event("root", named_call("adk-1", "look"), named_call("adk-2", "note"))
+REQUEST = event("root", named_call("adk-r", "adk_request_confirmation"), long_running_tool_ids=["adk-r"])
 BOTH = event("root", named_call("c1", "look"), named_call("c2", "look"))
 
 
@@ -103,6 +105,8 @@ BOTH = event("root", named_call("c1", "look"), named_call("c2", "look"))
         ([asks("c1"), ONE, gives(1, "c1"), LOOK, gives(2, "c2")], ["c1?", "c1=1", "one", "let me look c2?", "c2=2"]),
         ([asks("c1"), LOOK, gives(1, "c1")], ["c1?", "c1=1"]),
         ([asks("adk-1", "adk-2"), gives(1, "adk-2", "adk-1")], ["adk-1? adk-2?", "adk-1=1 adk-2=1"]),
+        ([TWO_TOOLS, gives(1, "adk-2", "adk-1")], ["adk-1? adk-2?", "adk-2=1 adk-1=1"]),
+        ([REQUEST, ONE], ["one"]),
         (
             [asks("c1", "c3"), gives(1, "c1"), event("user", text("so:"), gives_part("c3"))],
             ["c1? c3?", "c1=1 c3=3 so:"],
@@ -152,6 +156,8 @@ def test_what_a_message_calls_and_what_it_answers_are_shown_once_each() -> None:
     assert lines(asks("c1"), ONE, both, gives(1, "c2")) == ["c1?", "c1=3", "one", "hm c2?", "c2=1"]
     itself = event("root", named_call("c1", "look"), gives_part("c1"), long_running_tool_ids=["c1"])
     assert lines(itself, ONE) == ["c1?", "c1=3", "one"]
+    again = event("root", text("hm"), gives_part("c1"), named_call("c1", "look"))
+    assert lines(asks("c1"), again, gives(1, "c1")) == ["c1?", "c1=3", "hm c1?", "c1=1"]
     orphan = event("root", text("hm"), named_call("c1", "look"), gives_part("c9"))
     assert lines(orphan, gives(1, "c1")) == ["hm c1?", "c1=1"]
 
