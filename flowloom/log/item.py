@@ -107,7 +107,7 @@ def transcription_of(event: Event) -> HistoryItem | None:
 _LEAD_IN = text_part(FOREIGN_LEAD_IN)  # one for all: history is never changed
 
 
-def foreign_content(author: str, content: types.Content, thoughts: bool) -> types.Content | None:
+def foreign_content(author: str, content: types.Content | None, thoughts: bool) -> types.Content | None:
     """Another agent's content as user content that tells about it (spec §9.4); None if nothing is left to tell."""
     parts: list[types.Part] = []
     for part in parts_of(content):

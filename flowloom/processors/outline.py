@@ -139,10 +139,9 @@ class LogReader:
         for part in parts_of(content):
             for made_of in _made_of(part):
                 self._objects[id(made_of)] = made_of
-        if content is not None:
-            told = foreign_content(author, content, thoughts=True)
-            self._told.update(part.text for part in parts_of(told) if part.text)
-            del self._told[FOREIGN_LEAD_IN]
+        told = foreign_content(author, content, thoughts=True)
+        self._told.update(part.text for part in parts_of(told) if part.text)
+        del self._told[FOREIGN_LEAD_IN]
 
     def _hear(self, event: Event, pinned: bool) -> None:
         """Follow what is spoken: the history tells neighbouring transcriptions of one speaker as one text."""
