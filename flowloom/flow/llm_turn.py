@@ -162,7 +162,7 @@ class LlmTurn(Turn):
             try:
                 async with aclosing(produced):
                     async for event in produced:
-                        event = self._noted(result, keep_answer(self.ctx, self.llm, event) if self.keeps else event)
+                        event = self._noted(result, keep_answer(self.ctx, self.llm, event))
                         result.waiting = result.waiting or is_from_agent_tool(event)
                         result.answered = result.answered or event.id in (self.ctx.run.outputs or ())
                         yield event

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import STREAMED, Chat, agent, collect, context, event, named_call, requests_of, said, text
+from kit import STREAMED, Chat, agent, collect, context, event, named_call, requests_of, said, story, text
 
 from flowloom import (
     BaseAgent,
@@ -21,6 +21,7 @@ from flowloom import (
     RunConfig,
 )
 from flowloom.errors import IncompleteStreamError, LlmCallsLimitExceededError
+from flowloom.flow.llm_turn import MAX_THOUGHT_TURNS
 from flowloom.flow.model_call import is_thought_only
 from flowloom.testing import call
 
@@ -52,6 +53,11 @@ async def test_after_a_thought_only_turn_the_model_is_asked_again() -> None:
     root = agent("root", LlmResponse(content=said(thought())), "an answer")
     assert (await Chat(root).say("go"))[-1].text == "an answer"
     assert len(requests_of(root)) == 2
+
+
+async def test_a_model_may_think_for_three_steps_in_a_row_before_it_answers() -> None:
+    root = agent("root", *[LlmResponse(content=said(thought()))] * MAX_THOUGHT_TURNS, "an answer")
+    assert story(await Chat(root).say("go")) == [*["root: (hm)"] * MAX_THOUGHT_TURNS, "root: an answer"]
 
 
 async def test_an_agent_run_directly_streams_as_its_config_says() -> None:

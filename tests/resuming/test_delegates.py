@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from kit import Chat, agent, event, pending
+from kit import Chat, agent, event, pending, story, user
 from waiting.desk import Desk, World, by_turn, last_text
 from waiting.office import approve_all, payer
 
@@ -22,6 +22,8 @@ from flowloom import (
     ToolContext,
 )
 from flowloom.testing import call
+
+from .test_turns import has_looked, without
 
 
 def asks_twice(name: str, world: World, **fields: Any) -> LlmAgent:
@@ -107,7 +109,8 @@ async def test_a_processor_hands_over_behind_a_single_turn_that_is_resumed() -> 
     """In the step that the run which is resumed begins with."""
 
     def route(ctx: InvocationContext, request: LlmRequest) -> Event | None:
-        return event("clock", "It is noon.", actions={"transfer_to_agent": "other"}) if ctx.resumed else None
+        first = ctx.resumed and ctx.once("noon")
+        return event("clock", "It is noon.", actions={"transfer_to_agent": "other"}) if first else None
 
     def root() -> BaseAgent:
         agents = [payer(World(), "expert", 1, mode="single_turn"), by_turn("other", "Here I am.")]
@@ -117,3 +120,26 @@ async def test_a_processor_hands_over_behind_a_single_turn_that_is_resumed() -> 
     it = Desk(root)
     await it.say("Go.")
     assert last_text(await approve_all(it)) == "Here I am."
+
+
+async def test_words_beside_the_approval_of_an_agent_tool_that_then_waits_are_answered_once() -> None:
+    """Also where another call is made again behind it."""
+
+    def ask(tool: Any, tool_context: ToolContext, **_: Any) -> Any:
+        if tool.name != "inner" or tool_context.tool_confirmation is not None:
+            return None
+        tool_context.request_confirmation(hint="May it?")
+        return {"status": "asked"}
+
+    def root() -> BaseAgent:
+        world = World()
+        inner = by_turn("inner", call("ship", what="pen"), "On its way.", tools=[world.shipping])
+        calls = [call("look", what="up"), call("inner", request="x")]
+        return by_turn("desk", calls, "Fine.", tools=[world.look, AgentTool(inner)], before_tool_callback=ask)
+
+    it = Desk(root)
+    await it.say("Go.")
+    await without(it, has_looked)
+    events = await it.say(user((await it.only()).approve(), "Please."))
+    assert story(events)[-2:] == ["desk: look -> {'seen': 'up'}", "desk: Fine."]
+    assert last_text(events[:-1]) == "On its way."

@@ -223,6 +223,27 @@ async def test_paused_within_a_custom_agent_its_after_callback_is_asked_once_it_
     assert asked == ["after"]
 
 
+async def test_a_turn_that_is_over_while_another_branch_has_stopped_has_its_after_callback() -> None:
+    first, last, asked = Gate(), Gate(), []
+
+    async def tell(tool_context: ToolContext) -> str:
+        """Tell the user."""
+        tool_context.actions.skip_summarization = True
+        await last()
+        return "told"
+
+    telling = agent("b", call("tell"), tools=[tell], after_agent_callback=lambda **_: asked.append("after"))
+    run = held(Chat(ParallelAgent(name="side", sub_agents=[searcher("a", first), telling])))
+    await asyncio.gather(first.reached.wait(), last.reached.wait())
+    run.pause()
+    first.open.set()
+    for _ in range(100):  # until the searcher has stopped
+        await asyncio.sleep(0)
+    last.open.set()
+    await run.result()
+    assert asked == ["after"]
+
+
 async def test_paused_before_it_has_begun_the_message_is_kept_for_later() -> None:
     chat = Chat(agent("root", "hi"))
     run = held(chat)
