@@ -165,7 +165,7 @@ class ChatMessageError(InputValidationError):
 
 
 class AlreadyAnsweredError(InputValidationError):
-    """A decision was made already, and this is another one. Nothing of the message is stored.
+    """A decision was made already, or by the same message, and this is another one. Nothing of the message is stored.
 
     Attribute: `call_id` (the id of the request, or of the call that has its result).
     """
@@ -176,9 +176,9 @@ class AlreadyAnsweredError(InputValidationError):
 
 
 class UnreadableAnswerError(InputValidationError):
-    """An answer to a request to a person cannot be read. Nothing of the message is stored, and the request waits on.
+    """An answer to a call cannot be read, or has another name. Nothing of the message is stored, and the call waits on.
 
-    Attribute: `call_id` (the id of the request).
+    Attribute: `call_id` (the id of the call, which may be a request to a person).
     """
 
     def __init__(self, message: str, *, call_id: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from google.genai import types
 
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.events.event import Event
 
 if TYPE_CHECKING:
@@ -55,9 +56,18 @@ class Keyring:
         return message
 
     def hold(self, answers: Iterable[AuthAnswer]) -> None:
-        """Keep the `answers` that `redact_message` took out of the user's message, until the agent takes them."""
+        """Keep the `answers` that `redact_message` took out of the user's message, until the agent takes them. Raises
+        `AlreadyAnsweredError` for two that answer one request, and not the same.
+        """
+        held: dict[str, AuthAnswer] = {}
         for answer in answers:
-            self._answers[answer.request_id] = answer
+            if held.setdefault(answer.request_id, answer).response != answer.response:
+                raise AlreadyAnsweredError(
+                    f"The message answers the request `{answer.request_id}` for a credential twice, and not the same. "
+                    f"Give one answer: nothing of the message was stored.",
+                    call_id=answer.request_id,
+                )
+        self._answers |= held
 
     def take(self, request_id: str) -> AuthAnswer | None:
         """The answer to the request `request_id`; a second time there is none."""

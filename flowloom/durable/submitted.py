@@ -22,7 +22,6 @@ from flowloom.durable.specs import Audience, Spec, message_data
 from flowloom.errors import InputValidationError, NotSupportedError, RequestNotFoundError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls, content_of
-from flowloom.log.answers import check_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import RUN_ENDED
 from flowloom.run_stream import RunStreamMapper
@@ -30,6 +29,7 @@ from flowloom.runner import PendingCall, RunResult
 from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.pending import pending_in
 from flowloom.sessions import Session
+from flowloom.sessions.admission import admitted_message, check_message
 from flowloom.sessions.leases import Key
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ class SubmittedRun:
                 "This answers nothing. Give what `approve`, `reject` or `reply` of a `PendingCall` makes; a message is "
                 "submitted as a run of its own."
             )
-        check_answers(message)
+        check_message(message)
         check_state(state_delta)
         await self._give(message, state_delta)
 
@@ -303,7 +303,7 @@ class SubmittedRun:
                 raise not_found(self.id)
             ledger = session.history.ledger(session.events)
             refuse_credentials(session.events, message)
-            news, _ = without_repeated(ledger, message)
+            news, _ = without_repeated(ledger, admitted_message(message, ledger))
             begins = sum(event.invocation_id == self.id for event in session.events)
             if news is None:
                 self.begins = begins

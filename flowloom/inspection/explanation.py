@@ -19,7 +19,7 @@ from flowloom.objects.given import is_several
 from flowloom.objects.settings import check_kinds
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
-from flowloom.runner.message import Message, content_of_message
+from flowloom.runner.message import Message, content_given, content_of_message
 from flowloom.runner.routing import position_of
 from flowloom.runner.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
@@ -142,7 +142,8 @@ def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
             content = content_of("user" if author == "user" else "model", [text_part(text)])
             events.append(Event(author=author, content=content))
         elif isinstance(said, str | types.Content | types.Part | dict | list):
-            content = content_of_message(said)
+            content = content_given(said)
+            content = content if content.role == "model" else content_of_message(content)
             events.append(Event(author=agent if content.role == "model" else "user", content=content))
         else:
             raise InputValidationError(

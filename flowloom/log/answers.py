@@ -83,13 +83,6 @@ def check_answer(answer: types.FunctionResponse, kind: RequestKind | None) -> No
         read_input(answer)
 
 
-def check_answers(message: types.Content) -> None:
-    """Raise `UnreadableAnswerError` if a message holds an answer that cannot be read."""
-    for part in parts_of(message):
-        if (answer := part.function_response) is not None:
-            check_answer(answer, RESERVED_CALLS.get(answer.name))
-
-
 def readable_answers(message: types.Content | None) -> list[types.FunctionResponse]:
     """The function responses of a message, without answers that cannot be read."""
     given = (part.function_response for part in parts_of(message))

@@ -39,7 +39,7 @@ def without_repeated(ledger: CallLedger, message: types.Content) -> tuple[types.
         answer = part.function_response
         if answer is None or answer.id not in decisions:
             parts.append(part)
-        elif not _says_the_same(answer, decisions[answer.id]):
+        elif not says_the_same(decisions[answer.id].made, answer, decisions[answer.id].answer.response):
             raise _already_answered(decisions[answer.id])
     return (content_of(message.role or "user", parts) if parts else None), list(decisions.values())
 
@@ -73,10 +73,10 @@ def _decisions(ledger: CallLedger, message: types.Content) -> dict[str | None, D
     return found
 
 
-def _says_the_same(answer: types.FunctionResponse, decision: Decision) -> bool:
-    """Whether an answer comes to what was decided, however it is written."""
-    read = read_decision if decision.made.name == CONFIRMATION_CALL else read_input
-    return read(answer) == read(decision.answer.response)
+def says_the_same(made: CallRecord, answer: types.FunctionResponse, other: types.FunctionResponse) -> bool:
+    """Whether two answers to a call come to the same, however they are written."""
+    read = read_decision if made.name == CONFIRMATION_CALL else read_input
+    return read(answer) == read(other)
 
 
 def _already_answered(decision: Decision) -> AlreadyAnsweredError:

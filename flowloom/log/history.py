@@ -266,7 +266,8 @@ class _View:
             unanswered = frozenset(calls).difference(event.long_running_tool_ids or (), ("",))
             return HistoryItem(shown, calls, responses, unanswered)
         if author == "user" and not (responses and self._foreign_calls.issuperset(responses)):
-            return HistoryItem(shown, calls, responses, beside_answer=shown is not content)
+            item = HistoryItem(shown, calls, responses, beside_answer=shown is not content)
+            return item.without_calls(frozenset(calls))  # a user's, which nothing answers
         self._foreign_calls.update(filter(None, calls))
         told = self._told(event, shown)
         return None if told is None else HistoryItem(told, [], [], foreign=True)

@@ -46,7 +46,7 @@ class HistoryItem:
         """The item without some of its calls, which models refuse without a response; None if nothing is left."""
         if not ids:
             return self
-        parts = [p for p in parts_of(self.content) if p.function_call is None or p.function_call.id not in ids]
+        parts = [p for p in parts_of(self.content) if not p.function_call or (p.function_call.id or "") not in ids]
         if not parts:
             return None
         calls = [call for call in self.calls if call not in ids]

@@ -218,7 +218,7 @@ class CallLedger:
                 self._read_marks(actions["agent_state"])
             for part in (content.parts if content is not None else None) or ():
                 call, response = part.function_call, part.function_response
-                if call is not None and call.id:
+                if call is not None and call.id and event.author != "user":  # who calls nothing
                     self._take_call(event, call, call.id, inner)
                 elif response is not None and response.id:
                     self._take_response(event, response, response.id, inner)

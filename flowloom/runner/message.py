@@ -9,6 +9,7 @@ from google.genai import types
 
 from flowloom.errors import InputValidationError
 from flowloom.events.parts import content_like, content_of, text_part
+from flowloom.sessions.admission import check_message
 
 Piece = types.Part | str | dict[str, Any]
 Message = types.Content | Piece | Sequence[Piece]
@@ -16,7 +17,13 @@ Message = types.Content | Piece | Sequence[Piece]
 
 
 def content_of_message(message: Message) -> types.Content:
-    """A message as content. Raises `InputValidationError` for what is none."""
+    """A user's message as content. Raises `InputValidationError` for what is none, and as `check_message` does."""
+    check_message(content := content_given(message))
+    return content
+
+
+def content_given(message: Message) -> types.Content:
+    """What an agent or a user said as content. Raises `InputValidationError` for what is none."""
     try:
         content = message if isinstance(message, types.Content) else _content_of(message)
     except (ValueError, TypeError, AttributeError) as error:  # the last, of google-genai: an enum that is a number

@@ -19,9 +19,9 @@ from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls, content_of, parts_of, text_part
 from flowloom.events.wire import make
 from flowloom.flow.ending import error_event, finish_failed_run, finish_run, record_end
-from flowloom.log.answers import check_answers
 from flowloom.objects.notebook import count
 from flowloom.sessions import BaseSessionService, Session
+from flowloom.sessions.admission import admitted_message, check_message
 
 if TYPE_CHECKING:
     from flowloom.runner.pending import Confirm
@@ -139,8 +139,8 @@ class Round:
         if self.run.hooks.on_user_message:
             replaced = await first_answer(self.run.hooks.on_user_message, invocation_context=ctx, user_message=message)
             if replaced is not None:
-                check_answers(replaced := content_answered(replaced, "on_user_message", ctx))
-                message = run.keyring.receive(replaced, run.session.events)
+                check_message(replaced := content_answered(replaced, "on_user_message", ctx))
+                message = run.keyring.receive(admitted_message(replaced, run.ledger), run.session.events)
         if run.config.save_input_blobs_as_artifacts and run.artifact_service is not None:
             parts = [await self._saved(*each) for each in enumerate(parts_of(message))]
             message = content_of(message.role or "user", parts)

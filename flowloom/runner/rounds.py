@@ -16,14 +16,14 @@ from flowloom.context.progress import Progress, is_left_behind, progress_of, wit
 from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, quoted_list
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
-from flowloom.log.answers import check_answers, readable_answers
+from flowloom.log.answers import readable_answers
 from flowloom.log.claims import without_repeated
 from flowloom.log.marks import AGENT_ENDED, MARKS
 from flowloom.objects.on_use import ModuleOnUse
 from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_call, as_reply, messages_of
-from flowloom.sessions.admission import check_texts
+from flowloom.sessions.admission import admitted_message, check_texts
 from flowloom.sessions.leases import SessionLease
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ class Rounds:
         """Read the arguments, as `events` does first. Raises `InputValidationError` or `ConfigurationError`."""
         if self.new_message is not None:
             self._message = content_of_message(self.new_message)
-            check_answers(self._message)
         config, delta = self.run_config, self.state_delta
         if config is not None and not isinstance(config, RunConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(config).__name__}`.")
@@ -219,7 +218,7 @@ class Rounds:
         """
         session = self.session
         ledger = session.history.ledger(session.events)
-        news, repeated = without_repeated(ledger, message)
+        news, repeated = without_repeated(ledger, admitted_message(message, ledger))
         if news is not None:
             self._message, *others = messages_of(self.host.agent, session, news)
             self._later[:0] = others

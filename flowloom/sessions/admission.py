@@ -6,13 +6,19 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from google.genai import types
+
 from flowloom.auth.answers import credential_requests, redact_message
-from flowloom.errors import InputValidationError
+from flowloom.errors import AlreadyAnsweredError, InputValidationError, UnreadableAnswerError
 from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.json_data import keep_json_state
-from flowloom.events.requests import CREDENTIAL_CALL, ForeignRequestIds, foreign_requests
+from flowloom.events.parts import parts_of
+from flowloom.events.requests import CREDENTIAL_CALL, RESERVED_CALLS, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import replace
+from flowloom.log.answers import check_answer
+from flowloom.log.claims import says_the_same
+from flowloom.log.ledger import CallLedger, CallRecord
 from flowloom.sessions.state import State, own_value
 
 _log = logging.getLogger("flowloom.sessions")
@@ -45,6 +51,63 @@ def admitted(event: Event, log: Sequence[Event]) -> Event:
     if event.author == "user":
         event = _without_secrets(event, credential_requests(log, event.content))
     return _with_origin(event)
+
+
+def check_message(message: types.Content) -> None:
+    """Raise `UnreadableAnswerError` if a user's message holds an answer that cannot be read, and `InputValidationError`
+    for a call: only models call, and nothing would give its result.
+    """
+    for number, part in enumerate(parts_of(message), 1):
+        if (answer := part.function_response) is not None:
+            check_answer(answer, RESERVED_CALLS.get(answer.name))
+        if (call := part.function_call) is not None:
+            raise InputValidationError(
+                f"Part {number} of the message calls the function `{call.name}`, and only models call. Give a text, a "
+                f"file, or the result of a call, as a `function_response`: nothing of the message was stored."
+            )
+
+
+def admitted_message(message: types.Content, ledger: CallLedger) -> types.Content:
+    """A user's message as it may be stored behind the calls of `ledger`: each answer has the name of its call, because
+    models pair the two by both, and none decides what one before it has decided already.
+
+    Raises `UnreadableAnswerError` for an answer that has another name, `AlreadyAnsweredError` if two are not the same.
+    """
+    parts: list[types.Part] = []
+    first: dict[str, types.FunctionResponse] = {}
+    for part in parts_of(message):
+        given = part.function_response
+        made = None if given is None else ledger.ever(given.id)
+        if given is None or made is None:
+            parts.append(part)
+            continue
+        answer = _named(given, made)
+        if made.id not in first or not made.is_decided_once:
+            first[made.id] = answer
+            parts.append(part if answer is given else replace(part, function_response=answer))
+        elif not says_the_same(made, answer, first[made.id]):
+            raise AlreadyAnsweredError(
+                f"The message answers the call `{made.id}` of `{made.name}` by agent `{made.author}` twice, and not "
+                f"the same. A decision is made once: nothing of the message was stored.",
+                call_id=made.id,
+            )
+    return message if parts == parts_of(message) else replace(message, parts=parts)
+
+
+def _named(answer: types.FunctionResponse, made: CallRecord) -> types.FunctionResponse:
+    """The answer to a call with the name of that, if it has none."""
+    if answer.name == made.name:
+        return answer
+    if answer.name:
+        raise UnreadableAnswerError(
+            f"The answer to the call `{made.id}` of `{made.name}` by agent `{made.author}` has the name "
+            f"`{answer.name}`. Name it `{made.name}`, or give it the id of the call that it answers: nothing of the "
+            f"message was stored.",
+            call_id=made.id,
+        )
+    named = replace(answer, name=made.name)
+    check_answer(named, RESERVED_CALLS.get(made.name))
+    return named
 
 
 def answers_unknown(event: Event, log: Sequence[Event]) -> bool:

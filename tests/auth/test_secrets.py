@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from auth.desk import API_KEY, Calendar, Desk, asked, asker, auth_uri, consent, given, oauth, openid
+from auth.desk import API_KEY, ASKED, Calendar, Desk, asked, asker, auth_uri, consent, given, oauth, openid
 from auth.oauth_server import CLIENT_SECRET, OAuthServer
 from google.genai import types
 from kit import agent, event, result, user
@@ -34,6 +34,7 @@ from flowloom import (
     pending_calls,
 )
 from flowloom.auth import HttpAuth, HttpCredentials, redact_message
+from flowloom.errors import AlreadyAnsweredError
 from flowloom.sessions import GetSessionConfig
 from flowloom.telemetry import reread_settings
 from flowloom.telemetry.content import CAPTURE_VARIABLE
@@ -238,6 +239,21 @@ async def test_an_answer_by_its_id_leaves_nothing_behind(
     assert PASSWORD not in everything(chat, await chat.stored(), spans, caplog, watcher)
     given_key = form is not FORMS[3]
     assert [each.api_key for each in calendar.seen] == ([PASSWORD] if given_key else [])
+
+
+async def test_two_credentials_for_one_request_are_refused() -> None:
+    """In one message; neither is used or told, and the same one twice is one."""
+    calendar = Calendar()
+    chat = Desk().chat(asker([calendar.tool(API_KEY)], DAY, "ok"))
+    (request,) = asked(await chat.say("what is on?"))
+    keys = ({"authType": "apiKey", "apiKey": key} for key in (PASSWORD, "another"))
+    one, other = (result(request.id, ASKED, {"exchangedAuthCredential": key}) for key in keys)
+    with pytest.raises(AlreadyAnsweredError, match=f"`{request.id}` for a credential twice") as caught:
+        await chat.answer(one, other)
+    assert PASSWORD not in str(caught.value)
+    assert calendar.seen == []
+    await chat.answer(one, one)
+    assert [each.api_key for each in calendar.seen] == [PASSWORD]
 
 
 async def test_an_answer_to_an_agent_that_runs_as_a_tool_leaves_nothing_behind(

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from google.genai import types
 from hypothesis import given, settings
 from hypothesis.strategies import integers, sampled_from
 from kit import examples
@@ -69,10 +70,11 @@ def test_what_no_run_can_have_is_refused_with_its_schedule(wrong: dict[str, Any]
         daily(**wrong)
 
 
-def test_a_schedule_needs_a_message() -> None:
+@pytest.mark.parametrize("message", [[], types.Part.from_function_call(name="pay", args={})])
+def test_a_schedule_needs_a_message(message: Any) -> None:
     """One that a run can begin with."""
     with pytest.raises(InputValidationError):
-        daily(message=[])
+        daily(message=message)
 
 
 async def test_schedules_are_put_listed_and_deleted(where: str) -> None:

@@ -224,6 +224,8 @@ async def test_what_cannot_be_submitted_is_refused(where: str) -> None:
             await client.submit("Go.", **WHO, delay=1, at=1)
         with pytest.raises(InputValidationError, match="empty"):
             await client.submit("Go.", user_id="", session_id="s")
+        with pytest.raises(InputValidationError, match="calls the function `pay`"):
+            await client.submit(types.Part.from_function_call(name="pay", args={}), **WHO)
         odd: list[dict[str, Any]] = [
             *({name: number} for name in ("delay", "at", "expires") for number in (math.nan, math.inf)),
             *({name: value} for name in ("delay", "at", "expires", "priority") for value in ("soon", True)),

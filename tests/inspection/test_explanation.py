@@ -137,6 +137,15 @@ async def test_an_entry_of_a_history_that_is_none_is_refused(entry: Any) -> None
         await explain(agent("root"), "hi", history=[entry])
 
 
+async def test_calls_in_a_history_are_the_agents() -> None:
+    """The user has made none."""
+    called, answered = named_call("c1", "add", a=1), result("c1", "add", {"result": 2})
+    assembly = await explain(agent("root"), "so?", history=[said(called), user(answered)])
+    assert [content.role for content in assembly.request.contents] == ["model", "user", "user"]
+    with pytest.raises(InputValidationError, match="calls the function `add`"):
+        await explain(agent("root"), "so?", history=[user(called)])
+
+
 async def test_without_a_message_the_agent_goes_on_from_the_history() -> None:
     assembly = await explain(agent("root"), history=[("user", "hi")])
     assert [content.role for content in assembly.request.contents] == ["user"]

@@ -79,6 +79,8 @@ MARK = event("root", actions={"agent_state": {REPEATED: ["c1"]}})
     ("log", "states"),
     [
         ([CALLED], {"c1": "open"}),
+        ([event("user", named_call("c1", "pay"))], {"c1": None}),
+        ([CALLED, RESULT, event("user", named_call("c1", "pay"))], {"c1": "answered"}),
         ([CALLED, RESULT], {"c1": "answered"}),
         ([CALLED, HELD], {"c1": "open"}),
         ([CALLED, HELD, asks()], {"c1": "waiting", "r1": "waiting"}),

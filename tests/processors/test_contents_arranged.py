@@ -173,6 +173,16 @@ async def test_a_call_that_nobody_answered_is_left_out() -> None:
     assert "model: tool_a()" in await seen(ASK, calls("a", waiting=("a",)), event("user", "hello?"))
 
 
+@pytest.mark.parametrize("call_id", ["c1", None])
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_call_in_the_users_name_is_left_out(call_id: str | None, answered: bool) -> None:
+    """Of a log that holds one all the same: who wrote it is no model, whatever answers it."""
+    part = types.Part(function_call=types.FunctionCall(id=call_id, name="look", args={}))
+    claimed = event("user", "hi", part)
+    answer = [event("user", result(call_id, "look", {"n": 1}))] if answered else []
+    assert await seen(claimed, *answer, event("user", "go on")) == ["user: hi", "user: go on"]
+
+
 async def test_empty_parts_are_dropped_and_signatures_kept() -> None:
     signed = types.Part(thought_signature=b"sig")
     root = agent("root")

@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 from kit import Chat, agent, requests_of
 
-from flowloom import Event, InMemoryRunner, InputValidationError, RunConfig
+from flowloom import BasePlugin, Event, InMemoryRunner, InputValidationError, RunConfig
 from flowloom.errors import FlowloomError
 from flowloom.runner.message import content_of_message
 
@@ -60,6 +60,32 @@ def test_a_message_of_another_kind_is_said_to_be_none(wrong: Any) -> None:
     with pytest.raises(InputValidationError, match="is no message") as caught:
         content_of_message([[wrong]] if isinstance(wrong, str) else wrong)
     assert len(str(caught.value)) < 300
+
+
+CALL = types.Part.from_function_call(name="pay", args={"amount": 3})
+
+
+@pytest.mark.parametrize("message", [CALL, ["Pay.", CALL], types.Content(role="model", parts=[CALL])])
+def test_a_message_that_calls_a_function_is_refused(message: Any) -> None:
+    """Only models call: nothing would give its result, without which providers refuse a request."""
+    with pytest.raises(InputValidationError, match=r"Part \d of the message calls the function `pay`"):
+        content_of_message(message)
+
+
+class Calling(BasePlugin):
+    """Has the user's message call a function."""
+
+    async def on_user_message_callback(self, **_: Any) -> types.Content:
+        return types.Content(role="user", parts=[CALL])
+
+
+async def test_a_message_of_a_plugin_does_not_call_either() -> None:
+    """It is not stored, and no model is asked."""
+    chat = Chat(root := agent("root", "ok"), plugins=[Calling(name="calling")])
+    with pytest.raises(InputValidationError, match="calls the function `pay`"):
+        await chat.say("Hi")
+    assert not requests_of(root)
+    assert not [each for each in await chat.stored() if each.get_function_calls()]
 
 
 async def test_the_model_is_shown_texts_and_files_in_order() -> None:

@@ -82,6 +82,21 @@ def test_a_decision_is_made_once(server: Running, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_what_an_answer_claims_beside_its_decision_is_refused(server: Running, way: str) -> None:
+    """Another name than the request's, a second decision, a call of the person's own: nothing of it is stored."""
+    session, request = asked(server)
+    before = stored(server, session)
+    named, twice, calling = (answer(request, {"confirmed": True}) for _ in range(3))
+    named["parts"][0]["functionResponse"]["name"] = "book"
+    twice["parts"] += answer(request, {"confirmed": False})["parts"]
+    calling["parts"].append({"functionCall": {"name": "book", "args": {}}})
+    for message in (named, twice, calling):
+        refused = server.client.post(way, json=body(session, newMessage=message))
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_message")
+    assert stored(server, session) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("response", [{"confirmed": "yes"}, {"confirmed": None}, {"result": "yes"}])
 def test_what_is_no_decision_leaves_the_request_open(server: Running, way: str, response: dict[str, Any]) -> None:
     """It is refused before a stream begins, and nothing is stored."""

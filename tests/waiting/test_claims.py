@@ -26,7 +26,7 @@ from flowloom import (
     SqliteSessionService,
     request_input,
 )
-from flowloom.errors import AlreadyAnsweredError
+from flowloom.errors import AlreadyAnsweredError, UnreadableAnswerError
 from flowloom.runner.pending import PendingCall, answers, pending_calls
 from flowloom.testing import call
 from waiting.desk import WHERE, ByTurn, World, by_turn
@@ -239,6 +239,10 @@ def looker(world: World) -> LlmAgent:
     return by_turn("root", call("look", what="sea"), "Seen.", tools=[world.look])
 
 
+def orderer(world: World) -> LlmAgent:
+    return by_turn("root", call("order", what="tea"), "On its way.", "On its way.", tools=[world.ordering])
+
+
 REPLIES: dict[str, tuple[Callable[[World], LlmAgent], Any, Callable[[PendingCall], Sequence[types.Part]]]] = {
     "confirmation": (payer, None, lambda it: (it.approve(), it.reject("no"))),
     "input": (booker, None, lambda it: (it.reply("today"), it.reply("never"))),
@@ -269,6 +273,53 @@ async def test_the_same_answer_again_does_nothing_and_another_is_refused(kind: s
     assert (await desk.log(), desk.asked) == (before, asked)
 
 
+@pytest.mark.parametrize("kind", REPLIES)
+async def test_a_message_that_decides_twice_decides_once_or_is_refused(kind: str, desk: Office, world: World) -> None:
+    """The same in other words is one answer; two that differ raise `AlreadyAnsweredError`, and nothing is stored."""
+    root, config, parts = REPLIES[kind]
+    await desk.say(lambda: root(world), "Go.", run_config=config)
+    (pending,) = await desk.waiting()
+    same, other = parts(pending)
+    before, asked = await desk.log(), desk.asked
+    for message in (answers(same, other), answers(other, same)):
+        with pytest.raises(AlreadyAnsweredError, match=f"`{pending.id}` of .* twice") as caught:
+            await desk.say(lambda: root(world), message, run_config=config)
+        assert caught.value.call_id == pending.id
+    assert (await desk.log(), desk.asked) == (before, asked)
+    await desk.say(lambda: root(world), answers(same, same), run_config=config)
+    given = [each for event in await desk.log() if event.author == "user" for each in event.get_function_responses()]
+    assert given == [same.function_response]
+
+
+@pytest.mark.parametrize("kind", [*REPLIES, "long-running tool"])
+async def test_an_answer_has_the_name_of_its_call(kind: str, desk: Office, world: World) -> None:
+    """Models pair the two by it: another name is refused, and an answer without one is given it."""
+    root, config, parts = REPLIES.get(kind, (orderer, None, lambda it: (it.reply({"status": "there"}),)))
+    await desk.say(lambda: root(world), "Go.", run_config=config)
+    (pending,) = await desk.waiting()
+    (given, *_), before = parts(pending), await desk.log()
+    response = given.function_response
+    assert response is not None
+    name, response.name = response.name, "another"
+    with pytest.raises(UnreadableAnswerError, match=f"`{pending.id}` .* Name it `{name}`") as caught:
+        await desk.say(lambda: root(world), answers(given), run_config=config)
+    assert caught.value.call_id == pending.id
+    assert await desk.log() == before
+    response.name = None
+    assert (await desk.say(lambda: root(world), answers(given), run_config=config)).text
+    stored = [each.name for e in await desk.log() if e.author == "user" for each in e.get_function_responses()]
+    assert stored == [name]
+
+
+async def test_an_answer_without_a_name_is_read_as_strictly(desk: Office, world: World) -> None:
+    await desk.say(lambda: payer(world), "Pay.")
+    (pending,) = await desk.waiting()
+    given = types.Part(function_response=types.FunctionResponse(id=pending.id, response={"confirmed": "maybe"}))
+    with pytest.raises(UnreadableAnswerError, match="is not true or false"):
+        await desk.say(lambda: payer(world), answers(given))
+    assert [each.id for each in await desk.waiting()] == [pending.id]
+
+
 async def test_what_is_decided_already_is_left_out_of_a_message(desk: Office, world: World) -> None:
     """The rest of the message counts; with a decision that differs, nothing of it does."""
 
@@ -292,13 +343,11 @@ async def test_what_is_decided_already_is_left_out_of_a_message(desk: Office, wo
 async def test_a_long_running_tool_may_be_reported_on_again(desk: Office, world: World) -> None:
     """Reports are no decisions: each is stored, the same one too."""
 
-    def root() -> LlmAgent:
-        return by_turn("root", call("order", what="tea"), "On its way.", "On its way.", tools=[world.ordering])
-
-    await desk.say(root, "Tea.")
+    await desk.say(lambda: orderer(world), "Tea.")
     (pending,) = await desk.waiting()
     for _ in range(2):
-        assert (await desk.say(root, answers(pending.reply({"status": "shipped"})))).text == "On its way."
+        said = await desk.say(lambda: orderer(world), answers(pending.reply({"status": "shipped"})))
+        assert said.text == "On its way."
 
 
 async def test_a_decision_that_a_dead_process_left_behind_is_carried_out_when_it_comes_again(world: World) -> None:

@@ -55,15 +55,6 @@ async def test_a_decision_that_was_made_is_not_unmade(world: World) -> None:
     assert (world.ran, await it.events()) == ([], before)
 
 
-@pytest.mark.parametrize("parts", [(True, True), (True, False), (True, True, True)])
-async def test_the_first_of_several_answers_in_one_message_counts(world: World, parts: tuple[bool, ...]) -> None:
-    it = Desk(lambda: payer(world))
-    await it.say("Pay.")
-    pending = await it.only()
-    await it.answer(*(decision(pending.id, confirmed=each) for each in parts))
-    assert world.ran == ["pay 5 bob"]
-
-
 async def test_an_answer_to_nothing_is_ignored(world: World) -> None:
     it = Desk(lambda: payer(world, "Which one?", "Which one?", "Paid."))
     await it.say("Pay.")
@@ -99,7 +90,8 @@ async def test_an_answer_of_another_kind_is_none(world: World) -> None:
     it = Desk(lambda: by_turn("root", call("book", what="car"), "Not yet.", "Booked.", tools=[world.book]))
     await it.say("Book.")
     pending = await it.only()
-    await it.answer(decision(pending.id, confirmed=True))
+    with pytest.raises(UnreadableAnswerError, match="Name it `adk_request_input`"):
+        await it.answer(decision(pending.id, confirmed=True))
     assert world.ran == []
     assert (await it.only()).id == pending.id
     await it.answer(pending.reply("today"))
