@@ -81,6 +81,13 @@ async def finish_failed_run(ctx: InvocationContext, error: Exception) -> list[Ev
     return events
 
 
+async def record_cancellation(ctx: InvocationContext, error: Exception) -> list[Event]:
+    """Store the one event that tells, by `error`, that the run was cancelled."""
+    events = await _to_its_end(ctx.run, record_end(ctx, error_event(ctx, error, "cancelled")))
+    await ctx.run.flush()
+    return events
+
+
 async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = False) -> list[Event]:
     """Leave nothing behind: close the stream, answer what was cut off, wait for threads (decision 22).
 
@@ -99,8 +106,7 @@ async def finish_run(ctx: InvocationContext, events: Events, *, whole: bool = Fa
             appended = await _to_its_end(run, _finished(ctx, whole)) if left else []
         finally:
             try:
-                if run.unflushed:
-                    await run.flush()
+                await run.flush()
             finally:
                 if run.own_threads is not None:
                     await run.own_threads.close()

@@ -18,7 +18,7 @@ from flowloom.events import Event, EventActions
 from flowloom.events.json_data import keep_json_actions
 from flowloom.events.parts import answers_calls, content_of, parts_of, text_part
 from flowloom.events.wire import make
-from flowloom.flow.ending import error_event, finish_failed_run, finish_run, record_end
+from flowloom.flow.ending import finish_failed_run, finish_run, record_cancellation
 from flowloom.objects.notebook import count
 from flowloom.sessions import BaseSessionService, Session
 from flowloom.sessions.admission import admitted_message, check_message
@@ -214,9 +214,7 @@ class Round:
             f"The run was cancelled after {count(totals.model_calls, 'model call')} and "
             f"{count(totals.tool_calls, 'tool call')}. What had a result by then is in the history."
         )
-        events = await record_end(self.ctx, error_event(self.ctx, error, "cancelled"))
-        await self.run.flush()
-        return events
+        return await record_cancellation(self.ctx, error)
 
 
 async def _nothing() -> AsyncGenerator[Event, None]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import STREAMED, agent
+from kit import STREAMED, agent, story
 from kit import event as said
 
 from flowloom import (
@@ -190,6 +190,26 @@ async def test_a_lost_run_is_told_as_lost_whatever_its_agents_make_of_that(
     inner = agent("inner", call("work"), call("work"), before_tool_callback=sleep.before_tool, tools=[sleep.work])
     await sleep.ends(Catches(name="root", sub_agents=[inner]))
     assert sleep.began == []
+
+
+async def test_what_answers_the_calls_of_a_lost_run_is_not_seen(stores: list[SqlSessionService]) -> None:
+    """The run hears at its end only that the store has not taken it."""
+    sleep = Sleep(stores)
+
+    class Leaves(BaseAgent):
+        async def _run_async_impl(self, ctx: Any) -> AsyncIterator[Event]:
+            async with contextlib.aclosing(self.sub_agents[0].run_async(ctx)) as events:
+                yield await anext(events)
+            await sleep.pass_by()
+
+    root = Leaves(name="root", sub_agents=[agent("inner", call("work"), tools=[sleep.work])])
+    runner = Runner(app_name="app", agent=root, session_service=sleep.zombie, auto_create_session=True)
+    result = await runner.start(**WHERE, new_message="Go.").result()
+    assert isinstance(result.error, RunLostError)
+    assert story(result.events) == ["inner: work()"]
+    assert await sleep.other_texts() == []
+    assert sleep.lease is not None
+    await sleep.lease.release()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,17 @@ class Slow(InMemorySessionService):
         return await super().append_event(session, event)
 
 
+class Stuck(InMemorySessionService):
+    """A store that takes nothing any more once it is stuck."""
+
+    stuck = False
+
+    async def append_event(self, session: Any, event: Any) -> Any:
+        if self.stuck:
+            await asyncio.Event().wait()
+        return await super().append_event(session, event)
+
+
 async def insist(task: asyncio.Task[Any]) -> None:
     """Cancel a task in every turn of the loop until it is over."""
     while not task.done():
@@ -55,6 +66,23 @@ async def test_cancelled_again_and_again_every_call_is_answered(kind: str) -> No
         events = session.events if session is not None else []
         legal(events)
         assert open_calls(events) == set()
+
+
+async def test_a_cancelled_run_does_not_wait_for_a_store_that_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither for what answers its calls, nor for what tells that it was cancelled."""
+    monkeypatch.setattr("flowloom.flow.ending.FINISHING_SECONDS", 0.01)
+    store, gate = Stuck(), Gate()
+    root = agent("root", call("look"), tools=[gate.look])
+    runner = Runner(app_name="app", agent=root, session_service=store, auto_create_session=True)
+    run = runner.start(**WHO, new_message="go")
+    await gate.reached.wait()
+    store.stuck = True
+    run.cancel()
+    result = await asyncio.wait_for(run.result(), SOON)
+    assert (result.status, open_calls(result.events)) == ("cancelled", {result.events[0].get_function_calls()[0].id})
+    assert {each.name for each in caplog.records if "has not taken" in each.message} == {"flowloom.sessions"}
 
 
 async def test_a_failure_that_is_cancelled_leaves_no_call_open() -> None:

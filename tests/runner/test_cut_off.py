@@ -168,6 +168,7 @@ async def test_a_failure_in_mid_answer_keeps_the_text_in_the_one_error_event(ans
     [end] = [each for each in await chat.stored() if each.error_code]
     assert (end.error_code, end.text, end.interrupted) == (type(result.error).__name__, "Once upon a time", True)
     assert result.text == "Once upon a time"
+    assert result.events[-1].error is result.error
     await chat.say("more")
     assert shown(requests_of(root)[1]) == ["user: go", "model: Once upon a time", "user: more"]
 
