@@ -107,8 +107,8 @@ class Turn:
         if llm.mode == "task":
             if (result := task_result(event)) is not None:
                 self.output = result
-        elif event.is_final_response() and not event.actions.end_of_agent:
-            self.output = answer_in(event) or self.output
+        elif event.is_final_response() and not event.actions.end_of_agent and (event.content or event.error_code):
+            self.output = answer_in(event)
 
     def returned(self, below: Turn) -> Iterable[Event]:
         """Control has come back from a turn that this one entered: set `outcome`; what follows from it at once."""
@@ -195,10 +195,9 @@ class Turn:
             self._take_output(event)
 
     def inside(self, progress: Progress) -> Sequence[Event]:
-        """What agents have said before this run that this turn's own agent runs."""
-        agent, branch = self.agent, self.ctx.branch
-        below = (each for each in progress.events if each.author != agent.name and has_agent(agent, each.author))
-        return [each for each in below if is_within(each.branch, branch)]
+        """What this turn's own agent, and those that it runs, have said before this run."""
+        found = (each for each in progress.events if has_agent(self.agent, each.author))
+        return [each for each in found if is_within(each.branch, self.ctx.branch)]
 
 
 def waits_below(agent: AnyAgent, ctx: InvocationContext) -> bool:

@@ -98,3 +98,53 @@ async def test_what_a_shared_agent_says_counts_for_the_one_that_runs_it() -> Non
     ran.clear()
     events = await collect(cut.runner.run_async(**WHERE, invocation_id=done[0].invocation_id))
     assert [each.author for each in events if each.author != "helper"] == ["b"]
+
+
+async def test_those_that_it_runs_one_after_the_other_are_over_each_by_its_own_last_word() -> None:
+    """What another one says later, which it does not run, does not count."""
+
+    def row() -> Talker:
+        return Talker(name="row", lines=["a", "b", "end"], sub_agents=[talker("a", "one"), talker("b", "two")])
+
+    chat = Chat(row())
+    done = await chat.say("go")
+    cut = Chat(row())
+    session = await cut.runner.session_service.create_session(app_name="app", **WHERE)
+    for each in done[:2]:
+        await cut.runner.session_service.append_event(session, each)
+    ran.clear()
+    events = await collect(cut.runner.run_async(**WHERE, invocation_id=done[0].invocation_id))
+    assert ([each.text for each in events], ran) == (["end"], ["row"])
+
+
+async def test_it_is_not_over_if_it_failed_behind_its_last_word() -> None:
+    """Its code begins anew, as far as the log can tell."""
+
+    class Fails(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            ran.append(self.name)
+            yield Event(author=self.name, content=said("one"))
+            if len(ran) == 1:
+                raise ValueError("no")
+            yield Event(author=self.name, content=said("two"))
+
+    ran.clear()
+    chat = Chat(Fails(name="root"))
+    with pytest.raises(ValueError, match="no"):
+        await chat.say("go")
+    begun = (await chat.stored())[0].invocation_id
+    assert [each.text for each in await chat.say(None, invocation_id=begun)] == ["one", "two"]
+    assert await chat.say(None, invocation_id=begun) == []
+
+
+async def test_what_its_events_say_of_where_they_are_from_is_kept() -> None:
+    """It may pass on those of others; the engine says it of the rest."""
+
+    class Passes(BaseAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield Event(author="other", invocation_id="e-9", content=said("theirs"))
+            yield Event(content=said("mine"))
+
+    theirs, mine = await Chat(Passes(name="root")).say("go")
+    assert (theirs.author, theirs.invocation_id) == ("other", "e-9")
+    assert (mine.author, mine.invocation_id) == ("root", mine.invocation_id or "none")

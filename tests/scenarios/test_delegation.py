@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 import pytest
@@ -591,6 +592,27 @@ async def test_an_agent_that_failed_is_told_of_with_its_error() -> None:
     helper = single("helper", LlmResponse(error_code="SAFETY"))
     root = agent("root", call("helper", request="x"), "done", sub_agents=[helper])
     assert responses(await Chat(root).say("go"), "helper") == [{"error": "Agent `helper` failed (SAFETY)."}]
+
+
+async def test_an_agent_that_failed_behind_what_it_said_is_told_of_with_its_error() -> None:
+    """What it has said beside a call that waited is not its answer."""
+    ordering = LongRunningFunctionTool(lambda what: None, name="order")
+    said_first = ["I order it.", named_call("o1", "order", what="x")]
+    helper = single("helper", said_first, LlmResponse(error_code="SAFETY"), tools=[ordering])
+    chat = Chat(agent("root", call("helper", request="x"), "done", sub_agents=[helper]))
+    await chat.say("go")
+    events = await chat.answer(result("o1", "order", {}))
+    assert responses(events, "helper") == [{"error": "Agent `helper` failed (SAFETY)."}]
+
+
+async def test_a_change_of_state_behind_the_answer_leaves_it_the_answer() -> None:
+    class Notes(LlmAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+            yield event(self.name, "Here.")
+            yield event(self.name, actions={"state_delta": {"seen": True}})
+
+    root = agent("root", call("helper", request="x"), "done", sub_agents=[Notes(name="helper", mode="single_turn")])
+    assert responses(await Chat(root).say("go"), "helper") == [{"result": "Here."}]
 
 
 async def test_partial_events_are_no_result() -> None:
