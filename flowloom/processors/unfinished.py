@@ -58,7 +58,7 @@ def pending_follow_ups(own: Sequence[Event]) -> Iterator[tuple[Event, set[str | 
     since: set[str | None] = set()
     for event in reversed(own):
         actions = event.actions
-        wanted: set[str | None] = {*(actions.requested_tool_confirmations or ()), *(actions.requested_inputs or ())}
+        wanted: set[str | None] = {*actions.requested_tool_confirmations, *(actions.requested_inputs or ())}
         if actions.requested_auth_configs:
             wanted.add(CREDENTIAL_CALL)
         answers = actions.set_model_response is not None and task_result(event) is None
@@ -151,6 +151,4 @@ def _waits(ctx: InvocationContext, made: CallRecord, tools: Mapping[str, Runnabl
     if tool is None:  # what the client has declared is the client's to execute
         wanted = ctx.run.config.pause_on_tool_calls
         return made.is_of_stopped_run and isinstance(wanted, list) and made.name in wanted
-    if not tool.is_long_running or made.kind != "client":
-        return False
-    return not made.is_of_stopped_run or made.attempts > 0
+    return tool.is_long_running and made.kind == "client" and made.attempts > 0

@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import collect, context
+from kit import Chat, agent, approve, collect, context, named_call, pending, story
 from processors.test_confirmation import asks, decides, fresh, payer, ran
 from pydantic import BaseModel
 
-from flowloom import BaseTool, Event, FunctionTool, LlmRequest, LongRunningFunctionTool, ToolConfirmation, ToolContext
+from flowloom import (
+    AgentTool,
+    BaseTool,
+    Event,
+    FunctionTool,
+    LlmRequest,
+    LongRunningFunctionTool,
+    ToolConfirmation,
+    ToolContext,
+)
 from flowloom.processors.confirmation import confirmation
 from flowloom.testing import call
 from waiting.desk import Desk, World, by_turn, last_text, model_of, results_of, seen_text
@@ -34,6 +43,24 @@ async def test_a_decision_is_carried_out_once_in_a_run_and_a_later_one_by_itself
         ctx.session.events += results
         assert ran == amounts
         ctx.session.events.append(decides("r2"))
+
+
+async def test_an_agent_as_a_tool_carries_out_a_decision_while_it_waits_for_another() -> None:
+    noted: list[str] = []
+
+    def note(text: str) -> None:
+        """Note."""
+        noted.append(text)
+
+    tool = FunctionTool(note, require_confirmation=True)
+    both = [named_call("c2", "note", text="one"), named_call("c3", "note", text="two")]
+    helper = agent("helper", both, "so far", "helped", tools=[tool])
+    chat = Chat(agent("root", named_call("c1", "helper", request="x"), "done", tools=[AgentTool(helper)]))
+    first, second = pending(await chat.say("go"))
+    await chat.answer(approve(first))
+    assert noted == ["one"]
+    assert story(await chat.answer(approve(second)))[-1] == "root: done"
+    assert noted == ["one", "two"]
 
 
 async def test_a_message_that_decides_nothing_leaves_the_log_as_it_is() -> None:
