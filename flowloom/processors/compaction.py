@@ -42,12 +42,9 @@ class Compaction:
         looks = config.within_runs or config.max_age_seconds is not None
         if agent is None or not looks or run.rehearsal or run.invocation_id in self._given_up:
             return None
-        session = run.session
-        asker = Asker(
-            agent.name,
-            (ctx.branch or None, ctx.isolation_scope or None),
-            agent.include_contents == "none" or agent.mode == "single_turn",
-        )
+        session, here = run.session, ctx.place
+        sees_turn_only = agent.include_contents == "none" or agent.mode == "single_turn"
+        asker = Asker(here.author, (here.branch, here.scope), sees_turn_only)
         plan = plan_of(session.events, session.history.log, config, now=ctx.effects.now(ctx), asker=asker)
         if plan is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from google.genai import types
 
 from flowloom.context import InvocationContext
+from flowloom.events.parts import parts_of
 from flowloom.models.contents import own_content, special_contents
 from flowloom.models.request import LlmRequest
 from flowloom.processors.model_choice import model_of
@@ -29,12 +30,12 @@ def _named(content: types.Content) -> bool:
     return any(
         (part.inline_data is not None and part.inline_data.display_name)
         or (part.file_data is not None and part.file_data.display_name)
-        for part in content.parts or ()
+        for part in parts_of(content)
     )
 
 
 def _clear_names(content: types.Content) -> None:
-    for part in content.parts or ():
+    for part in parts_of(content):
         if part.inline_data is not None:
             part.inline_data.display_name = None
         if part.file_data is not None:

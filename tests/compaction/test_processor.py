@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, context, declared_names, model, requests_of, text
+from journal import Journal
+from kit import Chat, context, declared_names, event, model, requests_of, text
 
 from compaction.logs import ALL, Gate, Tally, asked, config, shown_words, turns, words
 from flowloom import BaseAgent, Event, EventsCompactionConfig, LlmAgent, LlmRequest, LlmResponse
@@ -188,12 +189,31 @@ def test_a_processor_says_what_it_is() -> None:
     assert repr(Compaction(config(**ALL))) == "Compaction(...)"
 
 
-async def test_an_old_event_is_looked_for_in_a_run() -> None:
-    """By the clock of the run."""
-    ctx = context(compacting(config=config(max_age_seconds=1)), *turns(3))
-    made = Compaction(config(max_age_seconds=1, compaction_interval=50))(ctx, LlmRequest.empty("m"))
-    assert made is not None
-    assert (await made) is not None
+@pytest.mark.parametrize(("age", "is_old"), [(10, True), (2_000, False)])
+async def test_an_old_event_is_looked_for_in_a_run(age: int, is_old: bool) -> None:
+    """By the clock of the run, whose effects give the summary its id and its time."""
+    effects = Journal()
+    ctx = context(compacting(config=config(max_age_seconds=age)), *turns(3), effects=effects)
+    made = Compaction(config(max_age_seconds=age, compaction_interval=50))(ctx, LlmRequest.empty("m"))
+    assert (made is not None) is is_old
+    if made is not None:
+        effects.clock = 2_000.0
+        ctx.run.steps[ctx.path] = 1
+        summary = await made
+        assert summary is not None
+        assert (summary.id, summary.timestamp) == ("<root/1/id/0>", 2_000.0)
+
+
+async def test_a_prompt_is_as_long_as_the_agents_own_last_one() -> None:
+    """What another agent was told is no measure of it."""
+    long = types.GenerateContentResponseUsageMetadata(prompt_token_count=5_000)
+    for author, is_long in (("root", True), ("helper", False)):
+        log = [*turns(2), event(author, "ok", usage_metadata=long, invocation_id="i1")]
+        ctx = context(compacting(config=config(**ALL)), *log)
+        made = Compaction(config(token_threshold=1_000, event_retention_size=0))(ctx, LlmRequest.empty("m"))
+        assert (made is not None) is is_long
+        if made is not None:
+            await made
 
 
 @pytest.mark.parametrize("place", [{}, {"branch": "a.b"}, {"isolation_scope": "c1"}])

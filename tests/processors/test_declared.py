@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from kit import Chat, agent, context, declared_names, event, model, requests_of, system_text
+from journal import Journal
+from kit import Chat, agent, context, declarations, declared_names, event, model, requests_of, system_text
 
 from flowloom import (
+    AgentTool,
     BaseAgent,
     BaseTool,
     BaseToolset,
     Flow,
+    InvocationContext,
     LlmAgent,
     LlmRequest,
     ReadonlyContext,
@@ -81,13 +84,26 @@ class Filing(Hooked):
     """A hook that saves a file, under the id of the call that it is."""
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        assert tool_context.function_call_id
+        assert tool_context.function_call_id in tool_context.invocation_context.effects.given.values()
         await tool_context.save_artifact("notes.txt", types.Part(text="asked"))
 
 
+async def test_what_an_agent_as_a_tool_is_for_may_be_looked_up_first() -> None:
+    """As of an agent on another server, whose card is fetched before a model is told of it."""
+
+    class Remote(BaseAgent):
+        async def look_up_description(self, ctx: InvocationContext) -> None:
+            self.description = f"Looked up for {ctx.agent.name}."
+
+    root = agent("root", "done", tools=[AgentTool(Remote(name="far"))])
+    await Chat(root).say("go")
+    assert [each.description for each in declarations(requests_of(root)[0])] == ["Looked up for root."]
+
+
 async def test_a_file_that_a_hook_saves_is_told_by_an_event() -> None:
-    """The hook has the id of a call, as whatever a tool does."""
-    events = await Chat(agent("root", "done", tools=[Filing(name="first", description="First.")])).say("go")
+    """The hook has the id of a call, as whatever a tool does: one of the run's effects."""
+    tools = [Filing(name="first", description="First.")]
+    events = await Chat(agent("root", "done", tools=tools), effects=Journal()).say("go")
     assert [each.actions.artifact_delta for each in events] == [{"notes.txt": 0}, {}]
 
 
@@ -177,6 +193,13 @@ def test_names_of_files_are_taken_off_for_the_model_that_refuses_them(asked: Bas
     assert (one.inline_data.display_name, two.file_data.display_name) == (names if stays else (None, None))
     assert image.inline_data is not None
     assert image.inline_data.display_name == "a.png"
+
+
+def test_a_content_without_parts_has_no_names_of_files() -> None:
+    """As one may have that a caller has made."""
+    request = LlmRequest(contents=[types.Content(role="user")])
+    file_uploads(context(LlmAgent(name="root", model=OfTheGeminiApi([]))), request)
+    assert request.contents == [types.Content(role="user")]
 
 
 class Set(BaseToolset):

@@ -67,6 +67,15 @@ async def test_what_another_agent_has_said_stays_alone_where_it_is_pinned(
 
 
 @each_window
+async def test_pinned_words_before_the_first_message_stay_alone(make: Any) -> None:
+    """A greeting, say."""
+    for turns in (0, 3):
+        log = [event("root", "hi", **PINNED), event("root", "ho"), *talk(turns)]
+        assert shown(await request_of(log, make()))[0] == "model: hi"
+        assert shown(await request_of(log, make()))[1:] == (["user: m2"] if turns else ["model: ho"])
+
+
+@each_window
 @pytest.mark.parametrize("call_id", ["adk-c1", "c1"])
 @pytest.mark.parametrize("said", [{"n": 1}, {}], ids=["some", "nothing"])
 async def test_a_pinned_call_or_result_keeps_its_group_and_no_other(make: Any, call_id: str, said: Any) -> None:
