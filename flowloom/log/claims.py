@@ -13,7 +13,7 @@ from google.genai import types
 
 from flowloom.errors import AlreadyAnsweredError
 from flowloom.events.event import Event
-from flowloom.events.parts import content_of
+from flowloom.events.parts import content_of, parts_of
 from flowloom.events.requests import CONFIRMATION_CALL
 from flowloom.log.answers import read_decision, read_input
 from flowloom.log.ledger import Answer, CallLedger, CallRecord
@@ -35,7 +35,7 @@ def without_repeated(ledger: CallLedger, message: types.Content) -> tuple[types.
     if not decisions:
         return message, []
     parts: list[types.Part] = []
-    for part in message.parts or ():
+    for part in parts_of(message):
         answer = part.function_response
         if answer is None or answer.id not in decisions:
             parts.append(part)
@@ -55,8 +55,8 @@ def check_undecided(events: Sequence[Event], answer: Event) -> None:
 
 def _first_asked(events: Sequence[Event], answer: Event) -> int:
     """Where in a log the first of the calls was made that an event answers; of two of one id, the latest."""
-    wanted = {response.id for response in answer.get_function_responses() if response.id}
-    for index in range(len(events) - 1, -1, -1):
+    wanted = {response.id for response in answer.get_function_responses()}
+    for index in reversed(range(len(events))):
         if not wanted:
             return index + 1
         wanted.difference_update(call.id for call in events[index].get_function_calls())
@@ -66,7 +66,7 @@ def _first_asked(events: Sequence[Event], answer: Event) -> int:
 def _decisions(ledger: CallLedger, message: types.Content) -> dict[str | None, Decision]:
     """What a log says already of what a message decides, by the id of the call that is answered."""
     found: dict[str | None, Decision] = {}
-    for part in message.parts or ():
+    for part in parts_of(message):
         made = ledger.ever(part.function_response.id) if part.function_response is not None else None
         if made is not None and (answer := made.decision) is not None:
             found[made.id] = Decision(made, answer)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
+from kit import event, named_call
 
 from flowloom import ToolConfirmation
 from flowloom.errors import UnreadableAnswerError
@@ -18,6 +19,7 @@ from flowloom.log.answers import (
     read_input,
     readable_answers,
     says_nothing,
+    subjects_of,
 )
 
 NAMES: dict[RequestKind, str] = {
@@ -121,6 +123,14 @@ def test_an_answer_of_another_kind_is_none_to_a_request_that_names_a_call() -> N
 def test_a_request_that_names_no_call_is_answered_by_any_decision(args: Any) -> None:
     request = types.FunctionCall(id="r1", name=CONFIRMATION_CALL, args=args)
     assert answers_request(answer({"confirmed": True, "originalFunctionCall": ASKED}), request)
+
+
+def test_a_call_of_a_tool_asks_about_no_call() -> None:
+    """Although it has an argument as requests to people have."""
+    asked = {"originalFunctionCall": ASKED}
+    assert subjects_of(event("root", named_call("t1", "pay", **asked), named_call("t2", CONFIRMATION_CALL))) == set()
+    request = event("root", named_call("r1", CONFIRMATION_CALL, **asked), long_running_tool_ids=["r1"])
+    assert subjects_of(request) == {"c1"}
 
 
 def test_a_call_of_a_tool_is_answered_by_whatever_its_result_is() -> None:

@@ -207,6 +207,14 @@ def test_a_rewind_of_nothing_but_a_summary_shows_again_what_it_stood_for() -> No
     assert texts(gone, NOW) == texts(gone) == []
 
 
+@pytest.mark.parametrize("viewer", [ROOT, NOW])
+def test_a_summary_of_what_was_rewound_meanwhile_is_void(viewer: Viewer) -> None:
+    """It was made while that was there, and is stored behind the rewind."""
+    two = event("root", "two", invocation_id="i2")
+    log = log_of(ONE, two, rewind("i2"), summary(0, 1, here=True), FOUR)
+    assert texts(log, viewer) == ["one", "four"]
+
+
 def test_an_answer_that_is_rewound_hides_the_call_that_it_had_shown_again() -> None:
     """Until it is answered again."""
     answers = [event("user", result("c1", "look", {"n": n}), invocation_id=f"i{n}") for n in (1, 2)]
