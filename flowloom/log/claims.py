@@ -46,11 +46,10 @@ def without_repeated(ledger: CallLedger, message: types.Content) -> tuple[types.
 
 def check_undecided(events: Sequence[Event], answer: Event) -> None:
     """Raise `AlreadyAnsweredError` if a log has a decision that the event makes; the event itself does not count."""
-    if answer.content is not None:
-        ledger = CallLedger.of(events[_first_asked(events, answer) :])
-        for decision in _decisions(ledger, answer.content).values():
-            if decision.answer.event.id != answer.id:
-                raise _already_answered(decision)
+    ledger = CallLedger.of(events[_first_asked(events, answer) :])
+    for decision in _decisions(ledger, answer.content).values():
+        if decision.answer.event.id != answer.id:
+            raise _already_answered(decision)
 
 
 def _first_asked(events: Sequence[Event], answer: Event) -> int:
@@ -63,7 +62,7 @@ def _first_asked(events: Sequence[Event], answer: Event) -> int:
     return 0
 
 
-def _decisions(ledger: CallLedger, message: types.Content) -> dict[str | None, Decision]:
+def _decisions(ledger: CallLedger, message: types.Content | None) -> dict[str | None, Decision]:
     """What a log says already of what a message decides, by the id of the call that is answered."""
     found: dict[str | None, Decision] = {}
     for part in parts_of(message):
