@@ -100,7 +100,7 @@ BESIDE = {
     "function_tool input_request output pending request_record schema transfer validation",
 }
 # These numbers only fall: whoever makes one smaller writes down the smaller one.
-ENGINE_LINES = 7636
+ENGINE_LINES = 7631
 BESIDE_LINES = 2808
 PAST_LIMITS = 0
 LIMITS = {"lines": 60, "depth": 5, "complexity": 15}

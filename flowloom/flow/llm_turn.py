@@ -93,7 +93,6 @@ class LlmTurn(Turn):
         """Whether something is made of the agent's final answer."""
 
     def enter(self) -> None:
-        self.ctx.callbacks = self.flow.callbacks
         if self.agent.sub_agents and not self.ctx.resumed:
             self.outcome = self._next_task() or AGAIN  # it may go on over many messages
 
@@ -111,6 +110,7 @@ class LlmTurn(Turn):
     async def step(self, spans: Recorder | None) -> Events:
         """The request, the model, its tool calls (spec §2). Without the model, if an earlier run has left calls of
         sub-agents open: when what people have decided is done, they come first."""
+        self.ctx.callbacks = self.flow.callbacks
         request, result = LlmRequest.empty(None), StepResult()
         steps = steps_of(self.llm, self.flow.steps, self.ctx.run)
         call = ModelCall(self.ctx, request, spans, steps)

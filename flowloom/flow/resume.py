@@ -57,7 +57,6 @@ def _restore(turn: Turn, progress: Progress, start: int, *, on_top: bool) -> Non
     turn.last = next((event for event in reversed(progress.events) if id(event) in ids), None)
     if not on_top:
         turn.begun = True
-        turn.enter()
         return
     known = own and (turn.tells_how_far or (turn.last is own[-1] and own[-1].is_final_response()))
     if known and not _is_answered(progress, after, said):
@@ -70,9 +69,7 @@ def _resume(turn: Turn, progress: Progress, own: Sequence[Event]) -> None:
     live = [made for made in run.ledger.live(run.invocation_id) if made.id in calls]
     ended, waits = bool(own[-1].actions.end_of_agent), any(made.waits for made in live)
     turn.begun = True
-    if not ended and _has_work_left(turn, progress, own, live):
-        turn.enter()
-    else:
+    if ended or not _has_work_left(turn, own, live):
         turn.outcome = WAITING if waits else OVER
         turn.bare = turn.bare or ended or waits or not progress.interrupted
 
@@ -84,7 +81,7 @@ def _is_answered(progress: Progress, after: Sequence[Event], said: Sequence[Even
     return not (progress.left if used else progress.left | progress.answered).isdisjoint(_calls_in(said))
 
 
-def _has_work_left(turn: Turn, progress: Progress, own: Sequence[Event], live: Sequence[CallRecord]) -> bool:
+def _has_work_left(turn: Turn, own: Sequence[Event], live: Sequence[CallRecord]) -> bool:
     """Whether a turn, whose events are its `own`, has anything to do in this run, now that these calls of it are not
     over."""
     run, said = turn.ctx.run, latest_said(own)
@@ -149,10 +146,9 @@ class _Handovers:
 
     def _depth_of(self, event: Event) -> int | None:
         """Whose turn an event belongs to; what a workflow's members say belongs to the workflow's."""
-        name, ctx = event.author, self._ctx
-        if event.id in self._handovers:  # the response of a task is in the user's name
-            answered = map(ctx.run.ledger.call, (each.id for each in event.get_function_responses()))
-            name = next((made.author for made in answered if made is not None), name)
+        ctx = self._ctx
+        answered = map(ctx.run.ledger.call, (each.id for each in event.get_function_responses()))
+        name = next((made.author for made in answered if made is not None), event.author)  # a task's is in the user's
         if not at_place(event, ctx):
             name = path_of(event).removeprefix(f"{ctx.node_path}/").partition("@")[0]
         return next((i for i in reversed(range(len(self.turns))) if self.turns[i][0].agent.name == name), None)

@@ -40,8 +40,7 @@ def tool_run(
     seen = forwards = ctx.run.config.forward_agent_tool_events
     for call in calls:  # no generator: this is done for each answer with calls
         tool = tools.get(call.name or "")
-        seen = seen or getattr(tool, "reports_progress", False)
-        seen = seen or (isinstance(tool, DelegateTool) and is_single_turn(ctx.agent, call))
+        seen = seen or isinstance(tool, DelegateTool) or getattr(tool, "reports_progress", False)
     if not seen:
         return run_calls(ctx, calls, tools, None, transfer_problem), None
     outbox = Outbox()

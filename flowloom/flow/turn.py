@@ -150,7 +150,7 @@ class Turn:
         return event
 
     def enter(self) -> None:
-        """Get ready for the first step of this run."""
+        """Get ready for the first step of a turn that begins."""
 
     async def end(self) -> list[Event]:
         """Ask the after-agent callbacks (spec §17.4), unless the turn was ended."""

@@ -18,6 +18,7 @@ from flowloom import (
     InvocationContext,
     LlmAgent,
     LlmRequest,
+    LongRunningFunctionTool,
     SequentialAgent,
     ToolContext,
 )
@@ -143,3 +144,17 @@ async def test_words_beside_the_approval_of_an_agent_tool_that_then_waits_are_an
     events = await it.say(user((await it.only()).approve(), "Please."))
     assert story(events)[-2:] == ["desk: look -> {'seen': 'up'}", "desk: Fine."]
     assert last_text(events[:-1]) == "On its way."
+
+
+async def test_a_tool_that_is_named_like_a_sub_agent_does_not_call_it() -> None:
+    """Only those agents are called that have the mode for it."""
+
+    def root() -> BaseAgent:
+        world = World()
+        calls = [call("clerk"), call("order", what="pen")]
+        clerk = LongRunningFunctionTool(lambda: None, name="clerk")
+        return by_turn("desk", calls, "Done.", tools=[clerk, world.ordering], sub_agents=[by_turn("clerk", "Me?")])
+
+    it = Desk(root)
+    await it.say("Go.")
+    assert await it.answer((await it.only("order")).reply("pen")) == []

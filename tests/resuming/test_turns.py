@@ -245,3 +245,13 @@ async def test_an_agent_that_runs_its_flow_in_code_of_its_own_is_asked_once_what
     await without(it, lambda event: event.text == "H.")
     asked.clear()
     assert (await resumed(it), asked) == (["H."], ["after a"])
+
+
+async def test_a_flow_that_code_of_an_agents_own_runs_is_over_though_an_agent_behind_it_is_answered() -> None:
+    def both() -> BaseAgent:
+        helped = Helped(name="a", model=ByTurn("A.", "A again."), sub_agents=[payer(World(), "b", 2, "B.")])
+        return ParallelAgent(name="both", sub_agents=[helped])
+
+    it = Desk(both)
+    await it.say("Go.")
+    assert await approve(it, 2) == ["B."]
