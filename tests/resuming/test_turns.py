@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from auth.desk import API_KEY, ASKED, Calendar
+from kit import event as logged
 from kit import named_call, result, said
 from waiting.desk import ByTurn, Desk, World, by_turn
 from waiting.office import payer
@@ -255,3 +256,11 @@ async def test_a_flow_that_code_of_an_agents_own_runs_is_over_though_an_agent_be
     it = Desk(both)
     await it.say("Go.")
     assert await approve(it, 2) == ["B."]
+
+
+async def test_an_agent_that_waits_in_an_invocation_without_a_message_does_not_begin_anew() -> None:
+    it = Desk(lambda: by_turn("a", "unreachable", tools=[World().ordering], before_agent_callback=before))
+    ordered = named_call("c1", "order", what="pen")
+    events = [logged("a", ordered, long_running_tool_ids=["c1"], invocation_id="i1")]
+    it.service.adopt(Session(id="s1", app_name="app", user_id="ann", events=events))
+    assert (await resumed(it), asked) == ([], [])

@@ -251,6 +251,17 @@ async def test_parallel_branches_pause_each_by_itself() -> None:
     assert await chat.state() == {"a": "a is done", "b": "b is done", "c": "c is done"}
 
 
+async def test_a_call_that_is_answered_beside_that_of_another_branch_is_not_run() -> None:
+    """What the answers leave is the engine's, when they are all there."""
+    desk = Desk()
+    a = agent("a", call("look"), "a is done", tools=desk.tools())
+    b = agent("b", [call("look"), call("find")], "b is done", tools=desk.tools())
+    chat = Chat(ParallelAgent(name="side", sub_agents=[a, b]))
+    looks = [each for each in (await paused(chat)).pending if each.name == "look"]
+    last = await paused(chat, answers(*(each.reply("seen") for each in looks)))
+    assert (last.status, last.text, desk.ran) == ("final", "b is done", ["find"])
+
+
 async def test_a_loop_pauses_in_every_round() -> None:
     desk = Desk()
     model = ByTurn(call("look"), "one", call("look"), "two")
