@@ -16,6 +16,7 @@ from google.genai import types
 
 from flowloom.context import InvocationContext
 from flowloom.events.event import Event
+from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import parts_of
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
@@ -55,10 +56,7 @@ class Outline:
     def follow(self, contents: list[types.Content], is_pinned: Pinned) -> int:
         """Take the outline of `contents`; returns how many of them it knew already, and still stand there."""
         known = self._known(contents)
-        for places in (self.openers, self.calls, self.pinned):
-            while places and places[-1] >= known:
-                places.pop()
-        del self.contents[known:], self.groups[known:]
+        self.forget(known)
         for index in range(known, len(contents)):
             content = contents[index]
             self._add(index, content)
@@ -66,6 +64,13 @@ class Outline:
                 self.pinned.append(index)
         self.contents += contents[known:]
         return known
+
+    def forget(self, known: int) -> None:
+        """Go back to what was known of the first contents."""
+        for places in (self.openers, self.calls, self.pinned):
+            while places and places[-1] >= known:
+                places.pop()
+        del self.contents[known:], self.groups[known:]
 
     def _known(self, contents: list[types.Content]) -> int:
         """How many contents are the same as before. Equality of lists looks at identity first, at 5 ns an entry."""
@@ -117,15 +122,19 @@ class LogReader:
     def _reset(self) -> None:
         self.calibration = Calibration()
         self._objects: dict[int, object] = {}  # what pinned events are made of, by id
+        self._bare: set[str] = set()  # ids of pinned calls and results in which nothing is to know them by
         self._told: Counter[str] = Counter()  # how they are told to other agents, and what was spoken in them
         self._speech: tuple[str | None, str, bool] = None, "", False  # who speaks, what so far, whether it is pinned
 
-    def advance(self, events: Sequence[Event], *, measure: bool) -> None:
-        """Read the events that are new; with `measure`, look at the counts of tokens as well."""
+    def advance(self, events: Sequence[Event], *, measure: bool) -> bool:
+        """Read the events that are new; with `measure`, look at the counts of tokens as well. Whether this is another
+        log than the one before.
+        """
         new = self._cursor.advance(events)
         if new is None:
             self._reset()
-        for event in events if new is None else new:
+        read, bare = events if new is None else new, len(self._bare)
+        for event in read:
             pinned = event.custom_metadata is not None and bool(event.custom_metadata.get(PIN))
             if pinned:
                 self._pin(event.author, event.content)
@@ -134,14 +143,28 @@ class LogReader:
                 self._pin("user", event.actions.compaction.compacted_content)
             if measure and event.branch in (None, self._place[0]) and event.isolation_scope == self._place[1]:
                 self.calibration.see(event, event.author == self._agent)
+        if self._bare:
+            self._pin_partners(events if len(self._bare) > bare else read)
+        return new is None
 
     def _pin(self, author: str, content: types.Content | None) -> None:
         for part in parts_of(content):
-            for made_of in _made_of(part):
-                self._objects[id(made_of)] = made_of
+            self._know(found := _made_of(part))
+            if len(found) == 1 and (call_id := _minted_id_of(part)):
+                self._bare.add(call_id)
         told = foreign_content(author, content, thoughts=True)
         self._told.update(part.text for part in parts_of(told) if part.text)
         del self._told[FOREIGN_LEAD_IN]
+
+    def _know(self, objects: Sequence[object]) -> None:
+        self._objects.update((id(each), each) for each in objects)
+
+    def _pin_partners(self, events: Sequence[Event]) -> None:
+        """Know the calls and results that stand in one group with what nothing is in."""
+        for event in events:
+            for part in parts_of(event.content):
+                if _minted_id_of(part) in self._bare:
+                    self._know(_made_of(part))
 
     def _hear(self, event: Event, pinned: bool) -> None:
         """Follow what is spoken: the history tells neighbouring transcriptions of one speaker as one text."""
@@ -172,6 +195,12 @@ class LogReader:
             if any(id(made_of) in self._objects for made_of in _made_of(part)):
                 return True
         return False
+
+
+def _minted_id_of(part: types.Part) -> str | None:
+    """The id of a call or result that is not shown to models, because the engine gave it."""
+    named = part.function_call or part.function_response
+    return named.id if named is not None and (named.id or "").startswith(CLIENT_CALL_PREFIX) else None
 
 
 def _made_of(part: types.Part) -> list[object]:

@@ -9,7 +9,7 @@ what the one before it was, which providers answer faster and cheaper.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,16 +33,28 @@ class _Known:
     def __init__(self, ctx: InvocationContext, lead: int) -> None:
         self.outline = Outline(lead)
         self.log = LogReader(ctx.agent.name, ctx.branch, ctx.isolation_scope)
+        self._by_event: list[int] = []  # the contents that an event pins
 
     def follow(self, ctx: InvocationContext, body: list[types.Content], pinned: Pinned | None, measure: bool) -> int:
         """Take note of what is new; returns how many contents were known."""
-        self.log.advance(ctx.run.session.events, measure=measure)
-        by_event = self.log.is_pinned
+        anew = self.log.advance(ctx.run.session.events, measure=measure)
+        by_event, outline = self.log.is_pinned, self.outline
 
         def is_pinned(content: types.Content) -> bool:
             return by_event(content) or (pinned is not None and pinned(content))
 
-        return self.outline.follow(body, is_pinned)
+        known = outline.follow(body, is_pinned)
+        if anew:  # it may say the same, and pin something else
+            before = set(self._by_event)
+            changed = next((i for i in range(outline.lead, known) if by_event(body[i]) is not (i in before)), known)
+            if changed < known:
+                outline.forget(known := changed)
+                outline.follow(body, is_pinned)
+        while self._by_event and self._by_event[-1] >= known:
+            self._by_event.pop()
+        new = outline.pinned[bisect_left(outline.pinned, known) :]
+        self._by_event += [i for i in new if by_event(body[i])]
+        return known
 
     def kept(self, start: int, end: int) -> set[int]:
         """What stays of the contents from `start` to `end` because it is pinned: groups, and who began their turns."""

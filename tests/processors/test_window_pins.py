@@ -110,6 +110,48 @@ async def test_a_pinned_call_or_result_of_nothing_pins_no_other_of_nothing(make:
 
 
 @each_window
+@pytest.mark.parametrize("pinned", [1, 2])
+@pytest.mark.parametrize("bare", [1, 2])
+async def test_a_pinned_call_or_result_of_nothing_is_known_under_an_id_of_the_engines(
+    make: Any, pinned: int, bare: int
+) -> None:
+    """That id is not shown; what it answers, or is answered by, tells."""
+
+    def look(number: int) -> list[Event]:
+        called = types.FunctionCall(id=f"adk-c{number}", name=f"look{number}", args=None if bare == 1 else {})
+        answer = result(called.id, f"look{number}", None if bare == 2 else {})
+        return [event("root", types.Part(function_call=called)), answer_of("root", answer)]
+
+    log = [event("user", "look"), *look(1), *look(2), *talk(2, first=1)]
+    log[pinned].custom_metadata = {"pinned": True}
+    contents = (await request_of(log, make())).contents
+    called = [part.function_call for each in contents for part in each.parts or () if part.function_call]
+    assert [each.name for each in called] == ["look1"]
+
+
+@pytest.mark.parametrize("before", [False, True])
+@each_window
+async def test_pins_are_those_of_the_log_that_is_there_now(make: Any, before: bool) -> None:
+    """Also if that says word for word what another one said that had others."""
+    window, seen = make(), []
+    for pinned in (before, not before):
+        log = [event("user", "aisle", **(PINNED if pinned else {})), *talk(2, first=1)]
+        seen.append(shown(await request_of(log, window)))
+    stays, goes = ["user: aisle", "user: m2"], ["user: m2"]
+    assert seen == ([stays, goes] if before else [goes, stays])
+
+
+async def test_payloads_are_dropped_by_the_pins_that_are_there_now() -> None:
+    """A result that is pinned no more gives way, and one that is pinned since comes back."""
+    drop, said = DropToolPayloads(keep_last=1, max_chars=10), []
+    for pinned in (True, False, True):
+        log = [event("user", "m0"), *round_of(1, 50), *round_of(2, 50), *round_of(3, 50)]
+        log[2].custom_metadata = {"pinned": pinned}
+        said.append("left out" in shown(await request_of(log, drop))[2])
+    assert said == [False, True, False]
+
+
+@each_window
 async def test_a_pin_that_the_history_has_lost_keeps_nothing(make: Any) -> None:
     """Not the same words said again, either."""
     window = make()
