@@ -5,12 +5,14 @@ It imports Jinja2: `template.py` loads it with the first template.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, cast
 
-from jinja2 import ChainableUndefined, StrictUndefined, Undefined, UndefinedError, pass_context
+from jinja2 import ChainableUndefined, StrictUndefined, Template, Undefined, UndefinedError, pass_context
 from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 
 
@@ -56,9 +58,15 @@ class _Placed(Undefined):
 class _Strict(_Placed, StrictUndefined):
     __slots__ = ()
 
+    def __repr__(self) -> str:  # as a list writes what is in it
+        return str(self)
+
 
 class _Empty(_Placed, ChainableUndefined):
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return ""
 
 
 class _Kept(_Placed):
@@ -73,7 +81,31 @@ class _Kept(_Placed):
         return type(self)(obj=self, name=name)
 
     def __str__(self) -> str:
-        return _written(self, {})
+        return _written(self, _values.get({}))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_values: ContextVar[Mapping[str, Any]] = ContextVar("values of the template that is rendered")
+
+
+class _KeepingTemplate(Template):
+    """Lets what is missing know the values among which it should be, within expressions, too."""
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        token = _values.set(values)
+        try:
+            return super().render(values)
+        finally:
+            _values.reset(token)
+
+    async def render_async(self, values: Mapping[str, Any]) -> str:
+        token = _values.set(values)
+        try:
+            return await super().render_async(values)
+        finally:
+            _values.reset(token)
 
 
 POLICIES: Mapping[Literal["error", "empty", "keep"], type[Undefined]] = {
@@ -83,9 +115,14 @@ POLICIES: Mapping[Literal["error", "empty", "keep"], type[Undefined]] = {
 }
 
 
-def finalized(policy: str) -> Callable[..., Any]:
-    """What a template writes for a value: nothing for None, and for one that is missing what the policy says."""
-    return _kept if policy == "keep" else _plain
+def environment(policy: Literal["error", "empty", "keep"], *, asynchronous: bool) -> ImmutableSandboxedEnvironment:
+    """Where templates are compiled that write for a value that is missing what the policy says, for None nothing."""
+    made = ImmutableSandboxedEnvironment(
+        undefined=POLICIES[policy], finalize=_plain, enable_async=asynchronous, keep_trailing_newline=True
+    )
+    if policy == "keep":
+        made.template_class, made.finalize = _KeepingTemplate, _kept
+    return made
 
 
 def _plain(value: Any) -> Any:
@@ -93,7 +130,7 @@ def _plain(value: Any) -> Any:
 
 
 @pass_context
-def _kept(context: Context, value: Any) -> Any:
+def _kept(context: Context, value: Any) -> Any:  # what the template has set stands among the values here
     return _written(value, context.get_all()) if isinstance(value, _Kept) else _plain(value)
 
 

@@ -42,15 +42,12 @@ class _Jinja(NamedTuple):
 def _jinja() -> _Jinja:
     """Jinja2, loaded by the first template: most agents start without one, and it takes 15 ms."""
     from jinja2 import TemplateSyntaxError, meta
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    from flowloom.processors.missing_values import POLICIES, MissingError, finalized
+    from flowloom.processors.missing_values import POLICIES, MissingError, environment
 
     environments: dict[tuple[OnMissing, bool], Any] = {
-        (policy, asynchronous): ImmutableSandboxedEnvironment(
-            undefined=undefined, finalize=finalized(policy), enable_async=asynchronous, keep_trailing_newline=True
-        )
-        for policy, undefined in POLICIES.items()
+        (policy, asynchronous): environment(policy, asynchronous=asynchronous)
+        for policy in POLICIES
         for asynchronous in (False, True)
     }
     strict = environments["error", False]

@@ -276,14 +276,31 @@ async def test_a_missing_artifact_that_is_empty_is_a_text() -> None:
     ("source", "text"),
     [
         ("{{ 'Hi ' ~ gone }}", "Hi {{ gone }}"),
-        ("{{ 'Hi ' ~ state.gone }}", "Hi {{ gone }}"),
+        ("{{ 'Hi ' ~ state.gone }}", "Hi {{ state.gone }}"),
+        ("{{ 'Hi ' ~ state.facts.b.c ~ '!' }}", "Hi {{ state.facts.b.c }}!"),
+        ("{% set it = 'Hi ' ~ user['gone by'] %}{{ it }}", "Hi {{ user['gone by'] }}"),
+        ("{% set it = {'a': 1} %}{{ it.gone }}", "{{ it.gone }}"),
+        ("{{ [state.gone, 1] | join(', ') }}", "{{ state.gone }}, 1"),
+        ("{{ [state.gone, 1] }}", "[{{ state.gone }}, 1]"),
+        ("{{ {'a': state.gone} }}", "{'a': {{ state.gone }}}"),
+        ("{{ artifact('gone') ~ state.gone }}", "{{ artifact('gone') }}{{ state.gone }}"),
         ("{{ ([] | first).a }}", "{{ a }}"),
         ("{{ gone.__class__ }}", "{{ gone.__class__ }}"),
     ],
 )
 async def test_a_missing_value_that_is_kept_may_stand_within_an_expression(source: str, text: str) -> None:
-    """It is written as far as its place is known there."""
-    assert await rendered(Template(source), on_missing="keep") == text
+    """It is written there as in its template, as far as it has a place."""
+    ctx = prepared(Template(source), on_missing="keep")
+    ctx.run.artifact_service = await files({})
+    assert await told(ctx) == text
+
+
+@pytest.mark.parametrize("source", ["{{ [state.gone] }}", "{{ {'a': [state.gone]} }}"])
+async def test_a_missing_value_in_a_list_is_missing(source: str) -> None:
+    """It is an error, or nothing."""
+    with pytest.raises(MissingVariableError, match=r"`state\.gone`"):
+        await rendered(Template(source))
+    assert "Undefined" not in await rendered(Template(source), on_missing="empty")
 
 
 async def test_a_template_names_what_is_missing() -> None:
