@@ -13,17 +13,17 @@ from flowloom import run_stream
 from flowloom.auth.answers import AuthAnswer, credential_requests, redact_message
 from flowloom.context import Run, RunConfig, StreamingMode
 from flowloom.context.progress import Progress, is_left_behind, progress_of, without_others
-from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError, quoted_list
+from flowloom.errors import ConfigurationError, InputValidationError, LimitExceededError
 from flowloom.events import Event
 from flowloom.events.parts import answers_calls
 from flowloom.log.answers import readable_answers
 from flowloom.log.claims import without_repeated
-from flowloom.log.marks import AGENT_ENDED, MARKS
+from flowloom.log.marks import AGENT_ENDED
 from flowloom.objects.on_use import ModuleOnUse
 from flowloom.runner.message import Message, content_of_message
 from flowloom.runner.round import Host, Round
 from flowloom.runner.routing import answered_call, as_reply, messages_of
-from flowloom.sessions.admission import admitted_message, check_texts
+from flowloom.sessions.admission import admitted_message, check_metadata, check_texts
 from flowloom.sessions.leases import SessionLease
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Rounds:
             raise ConfigurationError(f"`run_config` takes a `RunConfig`, not a `{type(config).__name__}`.")
         if type(self.user_id) is not str or type(self.session_id) is not str:
             check_texts(user_id=self.user_id, session_id=self.session_id)
-        if config is not None and (marks := MARKS.intersection(config.custom_metadata or ())):
-            raise InputValidationError(f"`custom_metadata` has {quoted_list(sorted(marks))}, the engine's. Rename it.")
+        if config is not None:
+            check_metadata(config.custom_metadata)
         if delta is not None and not isinstance(delta, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputValidationError(f"`state_delta` takes a dict of names and values, not {delta!r:.60}.")
 

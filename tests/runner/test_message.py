@@ -106,11 +106,13 @@ async def test_what_cannot_begin_is_told_where_a_run_tells_of_errors(arguments: 
 
 
 MARKS = ["client_executed_calls", "agent_ended", "agent_tool_call_id", "run_ended", "unfit_output"]
+MARKS += ["a2a:context_id", "a2a:task_id", "a2a:login"]
 
 
 @pytest.mark.parametrize("mark", MARKS)
 async def test_what_the_engine_marks_events_with_no_caller_puts_on_those_of_a_run(mark: str) -> None:
-    """They say who executes a call, and how a run has ended: `custom_metadata` may not claim that."""
+    """They say who executes a call, how a run has ended, and which task of another service waits: `custom_metadata` may
+    not claim that, whether or not this process has a remote agent."""
     config = RunConfig(custom_metadata={mark: "limit", "trace": 1})
     events = InMemoryRunner(agent("root")).run_async(
         user_id="ann", session_id="s1", new_message="Hi", run_config=config

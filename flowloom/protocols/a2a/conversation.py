@@ -16,14 +16,8 @@ from flowloom.events.parts import parts_of, text_part
 from flowloom.events.requests import looks_like_request
 from flowloom.log.answers import readable_answers
 from flowloom.log.item import FOREIGN_LEAD_IN
-from flowloom.log.marks import is_from_agent_tool, tells_of_end
+from flowloom.log.marks import A2A_CONTEXT, A2A_TASK, is_from_agent_tool, tells_of_end
 
-CONTEXT_ID: Final = "a2a:context_id"
-"""The key of an event's `custom_metadata` that names the context which the remote agent keeps for the session."""
-TASK_ID: Final = "a2a:task_id"
-"""The key that names the task which the event came of."""
-LOGIN: Final = "a2a:login"
-"""The key that says that the event asks for the credential that the calls need."""
 PEER: Final = "a2a"
 """The key in a request's arguments of what the remote agent said about what it waits for."""
 
@@ -64,13 +58,13 @@ def conversation_of(ctx: InvocationContext) -> Conversation:
         for answer in readable_answers(event.content)
         if answer.id in asked
     ]
-    waits = marks.get(TASK_ID) if asked else None
-    return Conversation(marks.get(CONTEXT_ID), waits, _told(ctx, news), replies)
+    waits = marks.get(A2A_TASK) if asked else None
+    return Conversation(marks.get(A2A_CONTEXT), waits, _told(ctx, news), replies)
 
 
 def _named(marks: dict[str, Any]) -> dict[str, str]:
     """What the marks of an event name. Callers may write there, too: what is no text names nothing."""
-    return {key: marks[key] for key in (CONTEXT_ID, TASK_ID) if isinstance(marks.get(key), str)}
+    return {key: marks[key] for key in (A2A_CONTEXT, A2A_TASK) if isinstance(marks.get(key), str)}
 
 
 def whole_conversation(ctx: InvocationContext) -> Sequence[types.Part]:
@@ -83,7 +77,7 @@ def _last_turn(ctx: InvocationContext, events: Sequence[Event]) -> int | None:
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         marks = event.custom_metadata
-        if event.author == ctx.agent.name and marks and (CONTEXT_ID in marks or TASK_ID in marks):
+        if event.author == ctx.agent.name and marks and (A2A_CONTEXT in marks or A2A_TASK in marks):
             if is_from_agent_tool(event) or not _is_seen(ctx, event):
                 continue
             return index

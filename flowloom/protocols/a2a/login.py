@@ -11,7 +11,7 @@ from flowloom.events import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import call_part
 from flowloom.events.requests import CREDENTIAL_CALL
-from flowloom.protocols.a2a.conversation import LOGIN
+from flowloom.log.marks import A2A_LOGIN
 from flowloom.protocols.openapi.security import Pending, Security
 from flowloom.tools.request_record import request_event
 
@@ -48,7 +48,7 @@ class Login:
         ctx = self._ctx
         own = (event for event in reversed(ctx.session.events) if event.author == ctx.agent.name)
         latest = next(own, None)
-        if latest is None or LOGIN not in (latest.custom_metadata or ()):
+        if latest is None or A2A_LOGIN not in (latest.custom_metadata or ()):
             return
         for call in latest.get_function_calls():
             answer, request = ctx.run.keyring.take(call.id or ""), dict((call.args or {}).get("authConfig") or {})
@@ -64,7 +64,7 @@ class Login:
             "message": f"Agent `{ctx.agent.name}` needs you to log in.",
         }
         event = request_event(ctx, [call_part(request_id, CREDENTIAL_CALL, args)], {})
-        event.custom_metadata = {LOGIN: True}
+        event.custom_metadata = {A2A_LOGIN: True}
         return event
 
 

@@ -13,8 +13,9 @@ from flowloom.events.event import Event
 from flowloom.events.ids import CLIENT_CALL_PREFIX, INPUT_ID_PREFIX
 from flowloom.events.parts import call_part, content_of, text_part
 from flowloom.events.requests import CREDENTIAL_CALL, INPUT_CALL
+from flowloom.log.marks import A2A_CONTEXT, A2A_TASK
 from flowloom.protocols.a2a.asked import authorization_of, question_of
-from flowloom.protocols.a2a.conversation import CONTEXT_ID, PEER, TASK_ID
+from flowloom.protocols.a2a.conversation import PEER
 from flowloom.protocols.a2a.parts import received_part, text_of
 from flowloom.protocols.a2a.sdk import (
     AUTH_REQUIRED,
@@ -188,7 +189,7 @@ class Reading:
     # -- events -------------------------------------------------------------------------------------
 
     def _marks(self) -> dict[str, Any]:
-        marks = {CONTEXT_ID: self.context_id, TASK_ID: self.task_id}
+        marks = {A2A_CONTEXT: self.context_id, A2A_TASK: self.task_id}
         return {key: value for key, value in marks.items() if value}
 
     def _event(self, content: types.Content | None, **fields: Any) -> Event:

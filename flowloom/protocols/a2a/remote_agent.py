@@ -16,10 +16,8 @@ from flowloom.agents import BaseAgent
 from flowloom.context import InvocationContext, ReadonlyContext
 from flowloom.errors import ConfigurationError
 from flowloom.events import Event
-from flowloom.log.marks import MARKS
 from flowloom.objects.no_collection import NoCollection
 from flowloom.protocols.a2a.config import A2aRemoteAgentConfig, card_headers
-from flowloom.protocols.a2a.conversation import CONTEXT_ID, LOGIN, TASK_ID
 from flowloom.protocols.a2a.failures import RemoteAgentError
 from flowloom.protocols.a2a.status import RemoteStatus
 from flowloom.protocols.loading import in_thread
@@ -38,9 +36,6 @@ ContextBuilder = Callable[[InvocationContext], "Sequence[types.Part | str] | Awa
 """What a remote agent is told in a turn, in place of what it has not heard; sync or async."""
 MetaProvider = Callable[[InvocationContext, Any], "Mapping[str, Any] | None"]
 """The metadata of a request, from the context and the protocol's message."""
-
-
-MARKS.update((CONTEXT_ID, TASK_ID, LOGIN))  # which conversation an agent is in is no caller's to say
 
 
 class RemoteA2aAgent(BaseAgent):
