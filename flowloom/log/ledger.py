@@ -246,7 +246,12 @@ class CallLedger:
         return True
 
     def _read_handover(self, event: Event, target: str | None) -> None:
-        """Take note of an answer of calls that hands over, and of the last result that it has waited for."""
+        """Take note of an answer of calls that hands over, and of the last result that it has waited for.
+
+        It waits for what is under way beside it: calls without any answer, agents that have begun, and calls that a
+        person has decided about already, which run in the same step. It does not wait for a person who has not: the
+        model gave control away, and the decision, which may never come, goes to the agent that called (spec §18.6).
+        """
         answered = list(filter(None, (self.call(each.id) for each in event.get_function_responses())))
         made = answered or self.unfinished(event.invocation_id, Place.of(event))[-1:]  # what changes has no answer yet
         for calling in {each.event.id: each.event for each in made}.values() or [event]:

@@ -180,6 +180,20 @@ async def test_an_answer_to_an_agent_that_has_handed_over_since(world: World, of
     assert await it.waiting() == []
 
 
+async def test_a_handover_waits_for_no_person_who_is_asked_about_a_call_beside_it(world: World, office: Any) -> None:
+    """Control goes over at once; the decision resumes the agent that called, with the result."""
+
+    def root() -> BaseAgent:
+        helper = by_turn("helper", "I help.")
+        calls = [call("pay", amount=1), call(HAND_TO, agent_name="helper")]
+        return by_turn("root", calls, "Paid.", tools=[world.paying], sub_agents=[helper])
+
+    it = office(root)
+    assert last_text(await it.say("Go.")) == "I help."
+    assert last_text(await approve_all(it)) == "Paid."
+    assert world.ran == ["pay 1 bob"]
+
+
 def hand_on(tool_context: ToolContext) -> str:
     """Hand the case to the helper."""
     tool_context.actions.transfer_to_agent = "helper"
