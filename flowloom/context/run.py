@@ -132,7 +132,6 @@ class Run:
         else:  # an agent that runs as a tool counts with those who called it
             self.totals, self.rehearsal = outer.totals, outer.rehearsal
             self.streaming = outer.streaming and outer.config.forward_agent_tool_events
-        self.unflushed = False
         self.stop = self.stopped = self.streamed = self.undelivered_events = self.in_doubt_event = None
 
     def note_failure(self, error: BaseException, ctx: AnyContext) -> None:

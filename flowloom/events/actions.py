@@ -7,7 +7,7 @@ from typing import Any
 from google.genai import types
 from pydantic import ConfigDict, Field, model_validator
 
-from flowloom.events.wire import WireModel, assemble, fields_of, make
+from flowloom.events.wire import WireModel, assemble, fields_of, make, share_keys, stored_fields
 
 
 class ToolConfirmation(WireModel):
@@ -79,7 +79,7 @@ class EventActions(WireModel):
         return {name: v for name, v in data.items() if v is not None} if isinstance(data, dict) else data  # pyright: ignore[reportUnknownVariableType]
 
 
-_NOTHING = {name: field.default for name, field in EventActions.model_fields.items()}
+_NOTHING = stored_fields(share_keys(make(EventActions)))
 _NAMES = set(_NOTHING)
 
 

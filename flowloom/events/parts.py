@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from google.genai import types
 
-from flowloom.events.wire import copier
+from flowloom.events.wire import copier, share_keys
 
 # made without validation, because building these types' validators would cost every start 10 ms
-_part = copier(types.Part.model_construct())
+_part = copier(share_keys(types.Part.model_construct()))
 _content = copier(types.Content.model_construct())
 _call = copier(types.FunctionCall.model_construct())
 _partial_arg = copier(types.PartialArg.model_construct(json_path="$"))

@@ -26,9 +26,9 @@ from flowloom.events.json_reader import REFUSED, model_reader
 from flowloom.events.requests import ForeignRequestIds, RequestIds
 from flowloom.events.wire import (
     assemble,
-    key_sharing_fields,
     make,
     set_fields,
+    share_keys,
     stored_fields,
 )
 from flowloom.objects.no_collection import NoCollection
@@ -122,14 +122,14 @@ _MANY = 500
 _READ_PART = model_reader(types.Part)
 _READ_USAGE = model_reader(types.GenerateContentResponseUsageMetadata)
 _CONTENT: dict[str, Any] = stored_fields(model_reader(types.Content)({}, REFUSED))
-_PART = key_sharing_fields(_READ_PART({}, REFUSED))
+_PART = stored_fields(share_keys(_READ_PART({}, REFUSED)))
 _CALL: BaseModel = model_reader(types.FunctionCall)({}, REFUSED)
 _RESPONSE: BaseModel = model_reader(types.FunctionResponse)({}, REFUSED)
 _CALLS: dict[str, tuple[str, type[BaseModel], dict[str, Any], str]] = {
     "functionCall": ("function_call", types.FunctionCall, stored_fields(_CALL), "args"),
     "functionResponse": ("function_response", types.FunctionResponse, stored_fields(_RESPONSE), "response"),
 }
-_USAGE = key_sharing_fields(_READ_USAGE({}, REFUSED))
+_USAGE = stored_fields(share_keys(_READ_USAGE({}, REFUSED)))
 _USAGE_PRIVATE: dict[str, Any] | None = _READ_USAGE({}, REFUSED).__pydantic_private__
 _COUNTS = {
     "promptTokenCount": "prompt_token_count",
@@ -142,7 +142,7 @@ _COUNTS = {
 _EVENT = make(Event, actions=None, id="", timestamp=0.0)
 _EVENT_VALUES: dict[str, Any] = stored_fields(_EVENT)
 _EVENT_FIELDS = _EVENT.__pydantic_fields_set__
-_ACTIONS = key_sharing_fields(make(EventActions))
+_ACTIONS = stored_fields(share_keys(make(EventActions)))
 _ACTION_FIELDS = make(EventActions).__pydantic_fields_set__
 # Shared by all that have these fields, as `replace` does: such a set only grows.
 _CONTENT_GIVEN = {"parts", "role"}
