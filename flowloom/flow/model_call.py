@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,8 @@ class ModelCall:
     """Whether the latest event is complete and asks for tools to be run."""
     response_steps: tuple[Step, ...]
     """The processors that the latest response goes through."""
+    _model: BaseLlm
+    """The model, once the call has begun."""
 
     def __init__(self, ctx: InvocationContext, request: LlmRequest, spans: Recorder | None, steps: StepsOfTurn) -> None:
         callbacks, hooks = ctx.callbacks, ctx.run.hooks
@@ -89,7 +91,7 @@ class ModelCall:
         if responses is None:
             return None
         try:
-            response = as_response(await responses.__anext__(), model_of(self._ctx).model)
+            response = as_response(await responses.__anext__(), self._model.model)
             if (response.usage_metadata is not None or self._paid is not None) and not self._around:
                 self._note_paid(response)
         except StopAsyncIteration:
@@ -98,7 +100,7 @@ class ModelCall:
             response, self._responses = LlmResponse(), None  # a silent model is heard, too (decision 3)
         except Exception as error:
             self._responses = None
-            note_origin(error, self._ctx, f"model `{model_of(self._ctx).model}`", self._around)
+            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
             await self._end(responses)
             response = await self._recover(error)
         response = self._heard(self._with_ids(response, {}), last=self._responses is None)
@@ -108,7 +110,7 @@ class ModelCall:
         """Ask the callbacks before the model, and without an answer of theirs the model."""
         self._begun, ctx = True, self._ctx
         ctx.answer_id = None
-        model = model_of(ctx)
+        self._model = model_of(ctx)
         if reached is not None:
             _ask_to_summarise(ctx, self._request, reached)
         if self._before:
@@ -117,7 +119,7 @@ class ModelCall:
                 return mark_if_empty(self._with_ids(ready, {}))
         if reached is None:
             ctx.run.totals.count_model_call(ctx)
-        self._responses = self._start(model)
+        self._responses = self._start()
         return None
 
     async def close(self) -> None:
@@ -128,20 +130,19 @@ class ModelCall:
             if self._paid is not None:
                 self._paid.count_rest(self._ctx.run.totals, self._ctx.llm_agent)
 
-    def _start(self, model: BaseLlm) -> AsyncIterator[LlmResponse]:
+    def _start(self) -> AsyncIterator[LlmResponse]:
         """The responses of the model, through the wrappers."""
-        call_next = partial(self._call, model)
+        call_next: Callable[..., AsyncIterator[LlmResponse]] = self._call
         try:
             for wrapper in reversed(self._around):
                 call_next = partial(_wrapped, wrapper, call_next, self.context)
             return call_next(self._request)
         except Exception as error:
-            note_origin(error, self._ctx, f"model `{model.model}`", self._around)
+            note_origin(error, self._ctx, f"model `{self._model.model}`", self._around)
             raise
 
-    def _call(self, model: BaseLlm, request: LlmRequest) -> AsyncIterator[LlmResponse]:
-        ctx = self._ctx
-        run = ctx.run
+    def _call(self, request: LlmRequest) -> AsyncIterator[LlmResponse]:
+        ctx, run, model = self._ctx, self._ctx.run, self._model
         request.hand_over(Origin(ctx.agent.name, ctx.step, self._dropped))
         for observer in run.observers:
             observer.model_asked(ctx, model, request)
@@ -165,7 +166,7 @@ class ModelCall:
         self._asked = True
         try:
             async for response in responses:
-                self._note_paid(as_response(response, model_of(self._ctx).model))
+                self._note_paid(as_response(response, self._model.model))
                 yield response
         finally:
             if self._paid is not None:
