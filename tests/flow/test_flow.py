@@ -32,6 +32,7 @@ from kit import (
 from flowloom import BaseLlm, Context, Event, Flow, InvocationContext, LlmAgent, LlmRequest, LlmResponse, RunConfig
 from flowloom.context import DirectEffects, EffectKey
 from flowloom.context.hooks import FlowCallbacks
+from flowloom.context.observer import Observer
 from flowloom.errors import ConfigurationError, Halt, PipelineError, ProcessorError
 from flowloom.processors import REQUEST_PROCESSORS, PlanReActPlanner
 from flowloom.testing import frozen
@@ -535,6 +536,29 @@ async def test_the_assembled_request_is_the_one_that_a_run_sends() -> None:
     assert assembly.request.config == sent.config
     assert shown(assembly.request) == shown(sent)
     assert assembly.request.model == sent.model
+
+
+async def test_an_observer_is_told_once_of_what_is_assembled() -> None:
+    """A run made by hand has stored it already."""
+    told: list[str] = []
+
+    class Told(Observer):
+        def event_recorded(self, ctx: InvocationContext, event: Event) -> None:
+            told.append(event.text)
+
+    def speaks(ctx: InvocationContext, request: LlmRequest) -> Event:
+        return ctx.new_event({"content": said("noted")})
+
+    ctx = context(agent("root"))
+    ctx.run.observers = (Told(),)
+    await Flow([speaks], []).assemble(ctx)
+    assert [each.text for each in ctx.session.events] == told == ["noted"]
+
+
+async def test_the_assembly_of_a_flow_that_makes_no_request_is_its_agents() -> None:
+    ctx = context(agent("root"))
+    ctx.end_invocation = True
+    assert (await Flow([], []).assemble(ctx)).agent == "root"
 
 
 async def test_assemble_gives_the_events_of_processors() -> None:
