@@ -180,13 +180,12 @@ def test_names_of_files_are_taken_off_for_the_model_that_refuses_them(asked: Bas
     """In its request alone."""
     image = types.Part(inline_data=types.Blob(data=b"x", mime_type="image/png", display_name="a.png"))
     link = types.Part(file_data=types.FileData(file_uri="gs://a", mime_type="image/png", display_name="b.png"))
-    said = event("user", "look", image, link)
-    ctx = context(asked, said)
+    ctx = context(asked, event("user", "look", image), event("user", link))
     request = LlmRequest()
     shown = ctx.session.history.contents(ctx.session.events, VIEWER)
     request.show(shown.contents, shown.special)
     file_uploads(ctx, request)
-    _, one, two = request.contents[0].parts or []
+    (_, one), (two,) = (content.parts or [] for content in request.contents)
     assert one.inline_data is not None
     assert two.file_data is not None
     names = ("a.png", "b.png")
