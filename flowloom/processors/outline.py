@@ -20,7 +20,8 @@ from flowloom.events.ids import CLIENT_CALL_PREFIX
 from flowloom.events.parts import parts_of
 from flowloom.events.wire import set_fields
 from flowloom.log.cursor import LogCursor
-from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content, transcription_of
+from flowloom.log.history import Viewer, visible
+from flowloom.log.item import FOREIGN_LEAD_IN, LEAD_INS, foreign_content, shown_of, transcription_of
 from flowloom.models.contents import SharedContents, only_read
 from flowloom.models.request import LlmRequest
 from flowloom.processors.token_count import Calibration
@@ -114,8 +115,7 @@ class LogReader:
     """What a session's events say beyond their contents: which are pinned, and what they really cost."""
 
     def __init__(self, agent: str, branch: str | None, scope: str | None) -> None:
-        self._agent = agent
-        self._place = branch, scope
+        self._viewer = Viewer(agent, branch, scope)
         self._cursor = LogCursor()
         self._reset()
 
@@ -141,8 +141,9 @@ class LogReader:
             self._hear(event, pinned)
             if event.actions.compaction is not None:
                 self._pin("user", event.actions.compaction.compacted_content)
-            if measure and event.branch in (None, self._place[0]) and event.isolation_scope == self._place[1]:
-                self.calibration.see(event, event.author == self._agent)
+            viewer = self._viewer
+            if measure and event.branch in (None, viewer.branch) and event.isolation_scope == viewer.isolation_scope:
+                self.calibration.see(event, event.author == viewer.agent)
         if self._bare:
             self._pin_partners(events if len(self._bare) > bare else read)
         return new is None
@@ -167,11 +168,14 @@ class LogReader:
                     self._know(_made_of(part))
 
     def _hear(self, event: Event, pinned: bool) -> None:
-        """Follow what is spoken: the history tells neighbouring transcriptions of one speaker as one text."""
-        if event.content is not None:
-            self._speech = None, "", False
+        """Follow what is spoken: the history tells as one text what one speaker says until something else is shown."""
+        if not visible(event, self._viewer):
+            return
+        content, (speaker, said, was_pinned) = event.content, self._speech
+        if content is not None and content.role and content.parts:
+            if speaker and shown_of(content, event, event.author == self._viewer.agent)[0] is not None:
+                self._speech = None, "", False
         elif (heard := transcription_of(event)) is not None:
-            speaker, said, was_pinned = self._speech
             if speaker != heard.transcription:
                 said, was_pinned = "", False
             elif was_pinned:

@@ -396,18 +396,24 @@ async def test_contents_that_were_replaced_by_a_plain_list_are_windowed_as_well(
     assert len(given) == 5
 
 
+# -- settings --------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("make", "name"),
     [
-        lambda: TokenWindow(0),
-        lambda: TokenWindow(10, cut_to=0),
-        lambda: TokenWindow(10, cut_to=1.5),
-        lambda: KeepTurns(0),
-        lambda: KeepTurns(3, step=0),
-        lambda: DropToolPayloads(keep_last=0),
-        lambda: DropToolPayloads(max_chars=-1),
+        (lambda: TokenWindow(0), "`max_tokens` must be at least 1, and is 0"),
+        (lambda: TokenWindow(10, cut_to=0), "`cut_to` .* 0"),
+        (lambda: TokenWindow(10, cut_to=1.01), "`cut_to` .* 1.01"),
+        (lambda: KeepTurns(0), "`turns` must be at least 1, and is 0"),
+        (lambda: KeepTurns(3, step=0), "`step` must be at least 1, and is 0"),
+        (lambda: DropToolPayloads(keep_last=0), "`keep_last` must be at least 1, and is 0"),
+        (lambda: DropToolPayloads(max_chars=-1), "`max_chars` .* -1"),
     ],
 )
-def test_settings_that_make_no_window_are_refused(make: Any) -> None:
-    with pytest.raises(ConfigurationError):
+def test_a_setting_that_makes_no_window_is_named_with_its_value(make: Any, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
         make()
+    KeepTurns(1, step=1)
+    DropToolPayloads(keep_last=1, max_chars=0)
+    TokenWindow(1, cut_to=0.01)

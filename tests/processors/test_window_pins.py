@@ -9,7 +9,7 @@ from google.genai import types
 from kit import agent, context, event, named_call, result, shown, system_text, text, user
 from window_logs import request_of, round_of
 
-from flowloom import ConfigurationError, Event, Flow, LlmAgent, RunConfig
+from flowloom import Event, Flow, LlmAgent, RunConfig
 from flowloom.events import EventCompaction
 from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.testing import ScriptedModel
@@ -267,6 +267,23 @@ async def test_what_was_spoken_stays_pinned_where_it_is_said_again_and_gone_on_w
 
 
 @each_window
+@pytest.mark.parametrize(
+    "between",
+    [
+        event("helper", "aside", isolation_scope="t1"),
+        spoken("user", "aside", isolation_scope="t1"),
+        event("root", named_call("r1", "adk_request_confirmation"), long_running_tool_ids=["r1"]),
+        Event(author="root", content=types.Content()),
+    ],
+    ids=["elsewhere", "spoken elsewhere", "request", "nothing"],
+)
+async def test_what_was_spoken_stays_pinned_whatever_is_not_shown_between(make: Any, between: Event) -> None:
+    log = [spoken("user", "no ", **PINNED), between, spoken("user", "nuts", content=types.Content())]
+    log += [event("root", "ok"), event("user", "now")]
+    assert shown(await request_of(log, make())) == ["user: no nuts", "user: now"]
+
+
+@each_window
 @pytest.mark.parametrize("pinned", [1, 2])
 async def test_a_call_or_result_with_words_behind_it_keeps_its_group(make: Any, pinned: int) -> None:
     log = [event("user", "go"), event("root", named_call("c1", "look"), text("I look."))]
@@ -519,26 +536,3 @@ async def test_markers_are_forgotten_with_what_the_history_has_lost() -> None:
         found = await request_of(log, window)
         fresh = await request_of(log, DropToolPayloads(keep_last=1, max_chars=0, pinned=long))
         assert found.contents == fresh.contents
-
-
-# -- settings --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: TokenWindow(0), "`max_tokens` must be at least 1, and is 0"),
-        (lambda: TokenWindow(10, cut_to=0), "`cut_to` .* 0"),
-        (lambda: TokenWindow(10, cut_to=1.01), "`cut_to` .* 1.01"),
-        (lambda: KeepTurns(0), "`turns` must be at least 1, and is 0"),
-        (lambda: KeepTurns(3, step=0), "`step` must be at least 1, and is 0"),
-        (lambda: DropToolPayloads(keep_last=0), "`keep_last` must be at least 1, and is 0"),
-        (lambda: DropToolPayloads(max_chars=-1), "`max_chars` .* -1"),
-    ],
-)
-def test_a_setting_that_makes_no_window_is_named_with_its_value(make: Any, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=name):
-        make()
-    KeepTurns(1, step=1)
-    DropToolPayloads(keep_last=1, max_chars=0)
-    TokenWindow(1, cut_to=0.01)
