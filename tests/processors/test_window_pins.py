@@ -273,14 +273,24 @@ async def test_what_was_spoken_stays_pinned_where_it_is_said_again_and_gone_on_w
         event("helper", "aside", isolation_scope="t1"),
         spoken("user", "aside", isolation_scope="t1"),
         event("root", named_call("r1", "adk_request_confirmation"), long_running_tool_ids=["r1"]),
-        Event(author="root", content=types.Content()),
+        Event(author="root", content=types.Content(role="model")),
+        Event(author="root", content=types.Content(parts=[text("aside")])),
     ],
-    ids=["elsewhere", "spoken elsewhere", "request", "nothing"],
+    ids=["elsewhere", "spoken elsewhere", "request", "no parts", "no role"],
 )
 async def test_what_was_spoken_stays_pinned_whatever_is_not_shown_between(make: Any, between: Event) -> None:
     log = [spoken("user", "no ", **PINNED), between, spoken("user", "nuts", content=types.Content())]
     log += [event("root", "ok"), event("user", "now")]
     assert shown(await request_of(log, make())) == ["user: no nuts", "user: now"]
+
+
+@each_window
+async def test_a_call_that_the_model_is_shown_ends_what_is_spoken(make: Any) -> None:
+    """Though it is made by the name of a request to a person."""
+    name = "adk_request_confirmation"
+    log = [spoken("user", "no ", **PINNED), event("root", named_call("c1", name)), spoken("user", "nuts")]
+    log += [answer_of("root", result("c1", name, {"error": "no tool"})), event("root", "ok"), event("user", "now")]
+    assert shown(await request_of(log, make())) == ["user: no ", "user: now"]
 
 
 @each_window
