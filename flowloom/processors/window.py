@@ -37,8 +37,9 @@ class _Known:
 
     def follow(self, ctx: InvocationContext, body: list[types.Content], pinned: Pinned | None, measure: bool) -> int:
         """Take note of what is new; returns how many contents were known."""
-        anew = self.log.advance(ctx.run.session.events, measure=measure)
-        by_event, outline = self.log.is_pinned, self.outline
+        session, outline = ctx.run.session, self.outline
+        anew = self.log.advance(session.history.kept(session.events), measure=measure)
+        by_event = self.log.is_pinned
 
         def is_pinned(content: types.Content) -> bool:
             return by_event(content) or (pinned is not None and pinned(content))

@@ -10,7 +10,7 @@ from google.genai import types
 from kit import agent, context, event, named_call, result, said, shown, text, user
 from window_logs import request_of, round_of
 
-from flowloom import Event, Flow, InvocationContext, LlmRequest
+from flowloom import Event, EventActions, Flow, InvocationContext, LlmRequest
 from flowloom.processors import DropToolPayloads, KeepTurns, TokenWindow
 from flowloom.processors.token_count import Calibration, content_tokens
 from flowloom.processors.window import shortened
@@ -233,6 +233,19 @@ def test_payloads_of_just_the_size_that_may_stay_do() -> None:
         assert shortened(content, size) is content
     assert shortened(said(result("c1", "look", {"n": "xx"})), size - 1) != said(result("c1", "look", {"n": "xx"}))
     assert repr(DropToolPayloads(max_chars=0)) == "DropToolPayloads(keep_last=5, max_chars=0)"
+
+
+async def test_what_was_spoken_stays_pinned_where_what_stood_between_is_rewound() -> None:
+    """The history tells it as one text."""
+    log = [Event(author="user", input_transcription=types.Transcription(text=words)) for words in ("no ", "nuts")]
+    log[0].custom_metadata = {"pinned": True}
+    back = Event(author="user", actions=EventActions(rewind_before_invocation_id="i2"))
+    log[1:1] = [event("user", "aside", invocation_id="i2"), back]
+    log += [event("root", "ok"), event("user", "now")]
+    window = KeepTurns(1)
+    for seen in (2, 3, 6):
+        contents = shown(await request_of(log[:seen], window))
+    assert contents == ["user: no nuts", "user: now"]
 
 
 # -- contents of the application's own -------------------------------------------------------------
