@@ -28,16 +28,11 @@ def confirmation(ctx: InvocationContext, request: LlmRequest) -> AsyncGenerator[
 
     Only requests that this agent made count; one id that stands for two different calls is never run.
     """
-    at = ctx.run.answering_message()
-    if ctx.llm_agent is None or (at is None and not ctx.resumed):
-        return None
-    events = ctx.session.events
+    at, events = ctx.run.answering_message(), ctx.session.events
     decided: list[Decided] = []
     if at is not None and ctx.once(events[at].id):  # what earlier messages have decided may be left
         decided = decided_calls(ctx.run.ledger, events[at], ctx.place)
-    unfinished = None
-    if ctx.resumed and ctx.once("unfinished calls"):
-        unfinished = unfinished_calls(ctx)
+    unfinished = unfinished_calls(ctx) if ctx.resumed and ctx.once("unfinished calls") else None
     return _resume(ctx, decided, unfinished) if decided or unfinished else None
 
 
@@ -46,18 +41,17 @@ async def _resume(
 ) -> AsyncGenerator[Event, None]:
     asked_again = [(item.call, item.misfit) for item in decided if item.misfit is not None]
     run_now = [item for item in decided if item.misfit is None]
-    if run_now:
-        decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
-        ctx.run.inputs = (ctx.run.inputs or {}) | {item.call.id or "": item.inputs for item in run_now}
-        interrupted = ctx.run.progress is not None and not ctx.run.progress.fresh
-        again = made_again(ctx, [item.call for item in run_now if interrupted or item.earlier])
-        twice = {call.id for call in again.calls}
-        again.calls = [c.call for c in run_now if c.call.id in twice or not (interrupted or c.earlier)]
-        for event in again.events:
+    decisions = {item.call.id or "": item.confirmation for item in run_now if item.confirmation is not None}
+    ctx.run.inputs = (ctx.run.inputs or {}) | {item.call.id or "": item.inputs for item in run_now}
+    interrupted = ctx.run.progress is not None and not ctx.run.progress.fresh
+    again = made_again(ctx, [item.call for item in run_now if interrupted or item.earlier])
+    twice = {call.id for call in again.calls}
+    again.calls = [c.call for c in run_now if c.call.id in twice or not (interrupted or c.earlier)]
+    for event in again.events:
+        yield event
+    if again.calls:
+        async for event in _run(ctx, again.calls, decisions, decided=True):
             yield event
-        if again.calls:
-            async for event in _run(ctx, again.calls, decisions, decided=True):
-                yield event
     if unfinished is not None:
         for event in unfinished.events:
             yield event
@@ -89,9 +83,8 @@ def _started(ctx: InvocationContext, calls: Sequence[types.FunctionCall], result
     """The event that tells of long-running calls which have begun now: the decision about them is carried out."""
     responses = results.event.get_function_responses() if results.event is not None else []
     answered = {answer.id for answer in responses}
-    suspended = {event.isolation_scope for event in results.waiting}
-    suspended |= {made.id for made in ctx.run.waiting_calls.values() if made.suspended}
-    begun = [c for c in calls if c.id not in answered and c.id not in suspended]
+    waiting = {event.isolation_scope for event in results.waiting} | ctx.run.waiting_calls.keys()
+    begun = [c for c in calls if c.id not in answered and c.id not in waiting]
     if not begun:
         return None
     parts = [response_part(call.id, call.name, {"status": "pending"}) for call in begun]

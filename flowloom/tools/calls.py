@@ -133,11 +133,10 @@ async def run_calls(
             for index, call in enumerate(calls)
         ]
         answers = [await works[0]] if len(works) == 1 else await all_of(works)
-        handing_over = [at for at, each in enumerate(answers) if each.actions.transfer_to_agent is not None]
-        if handing_over:
-            for at in handing_over:
-                answers[at] = _reachable(ctx, answers[at], transfer_problem)
-            _refuse_tasks(calls, answers, tools)
+        for at, each in enumerate(answers):
+            if each.actions.transfer_to_agent is not None:
+                answers[at] = _reachable(ctx, each, transfer_problem)
+        _refuse_tasks(calls, answers, tools)
         results = _merged(ctx, answers)
         if spans is not None:
             spans.answered([(answer.part, answer.failure) for answer in answers], results.event)
@@ -165,11 +164,11 @@ def _refuse_tasks(
     calls: Sequence[types.FunctionCall], answers: list[_Answer], tools: Mapping[str, RunnableTool]
 ) -> None:
     """Answer the calls of `task` agents, if control goes to another agent now: they are not begun."""
-    later = [at for at, each in enumerate(answers) if each.part is None and each.begun is None]
-    if not later or any(each.error for each in answers):
-        return
     targets = [each.actions.transfer_to_agent for each in answers if each.actions.transfer_to_agent]
-    if targets and all(is_task(tools[calls[at].name or ""]) for at in later):
+    if not targets or any(each.error for each in answers):
+        return
+    later = [at for at, each in enumerate(answers) if each.part is None and each.begun is None]
+    if all(is_task(tools[calls[at].name or ""]) for at in later):
         for at in later:
             failure = ToolError(NOT_BEGUN.format(targets[-1]))
             part = response_part(calls[at].id, calls[at].name, {"error": str(failure)})

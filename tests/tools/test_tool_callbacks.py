@@ -179,6 +179,21 @@ async def test_callbacks_of_the_agent(
     assert ran == order
 
 
+@pytest.mark.parametrize("name", ["look", "nothing"])
+async def test_a_callback_that_is_told_of_an_error_may_write_to_the_state(name: str) -> None:
+    """Also where no tool has run."""
+
+    def look() -> None:
+        raise ValueError("dark")
+
+    def note(tool_context: Any, **_: Any) -> None:
+        tool_context.state["failed"] = True
+
+    chat = Chat(agent("root", call(name), "ok", tools=[look], on_tool_error_callback=note))
+    await chat.say("go")
+    assert await chat.state() == {"failed": True}
+
+
 def plugins_of(before: list[Any], on_error: list[Any], after: list[Any]) -> list[BasePlugin]:
     """A plugin for each callback; they are asked in the order in which they are registered."""
     made: list[BasePlugin] = []

@@ -16,6 +16,7 @@ from flowloom import (
     InputValidationError,
     InvocationContext,
     LlmAgent,
+    LongRunningFunctionTool,
     ParallelAgent,
     ToolContext,
 )
@@ -85,6 +86,19 @@ async def test_a_call_runs_with_the_arguments_that_the_person_gave_it(world: Wor
     assert '{"amount": 50}' in seen_text(request)
     (kept,) = [c for e in await it.events() for c in e.get_function_calls() if c.name == "pay"]
     assert kept.args == {"amount": 500, "to": "eve"}
+
+
+async def test_a_call_with_other_arguments_that_has_no_result_yet_writes_to_the_state(world: World) -> None:
+    def send(what: str, tool_context: ToolContext) -> None:
+        """Send, which takes days."""
+        tool_context.state["sent"] = what
+
+    it = desk(
+        world, call("send", what="pen"), "Sent.", tools=[LongRunningFunctionTool(send, require_confirmation=True)]
+    )
+    await it.say("Send.")
+    await it.answer((await it.only()).approve(edited_args={"what": "ink"}))
+    assert (await it.session()).state == {"sent": "ink"}
 
 
 async def test_edited_arguments_that_do_not_fit_are_told_to_the_model(world: World) -> None:

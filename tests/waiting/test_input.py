@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,30 @@ async def test_a_misfit_beside_answers_that_fit(world: World) -> None:
     await it.answer((await it.only()).reply(8))
     assert world.ran == ["b 7", "a 8"]
     assert await it.waiting() == []
+
+
+async def test_agents_side_by_side_get_each_what_was_said_to_them() -> None:
+    """Though both begin again before either asks for it."""
+    asked: list[str] = []
+    got: list[Any] = []
+    both = asyncio.Barrier(2)
+
+    async def ask(tool_context: ToolContext) -> str:
+        """Ask."""
+        if len(asked) == 2:
+            await asyncio.wait_for(both.wait(), 60)
+        asked.append(tool_context.agent_name)
+        got.append((tool_context.agent_name, tool_context.request_input("What?")))
+        return "ok"
+
+    it = Desk(
+        lambda: ParallelAgent(
+            name="both", sub_agents=[by_turn(name, call("ask"), "Done.", tools=[ask]) for name in ("a", "b")]
+        )
+    )
+    await it.say("Go.")
+    await it.answer(*(each.reply(each.agent) for each in await it.waiting()))
+    assert sorted(got) == [("a", "a"), ("b", "b")]
 
 
 async def test_confirmation_and_input_of_one_tool(world: World) -> None:
