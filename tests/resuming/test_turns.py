@@ -20,6 +20,7 @@ from flowloom import (
     InMemorySessionService,
     InvocationContext,
     LlmAgent,
+    LongRunningFunctionTool,
     ParallelAgent,
     RunConfig,
     Session,
@@ -186,6 +187,19 @@ async def test_an_agent_that_runs_as_a_tool_and_waits_is_not_the_clients_to_exec
     assert [each.name for each in await it.waiting()] == [first[0].function_call.name, "pay"]
     asked.clear()
     assert (await it.say(**where, run_config=config), asked) == ([], [])
+
+
+async def test_what_an_agent_that_runs_as_a_tool_has_said_comes_before_what_is_behind_its_caller_s_turn() -> None:
+    """Also beside a call that has begun and written to the state."""
+
+    def begin(tool_context: ToolContext) -> None:
+        tool_context.state["begun"] = True
+
+    tools = [LongRunningFunctionTool(begin), AgentTool(payer(World(), "cashier", 1))]
+    calls = [call("begin"), call("cashier", request="Pay.")]
+    it = Desk(lambda: by_turn("a", calls, tools=tools, after_agent_callback=lambda **_: said("Later.")))
+    events = await it.say("Go.")
+    assert [each.author for each in events][-2:] == ["cashier", "a"]
 
 
 async def test_a_callback_that_an_answer_was_followed_by_is_not_asked_again() -> None:

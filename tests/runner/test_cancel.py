@@ -12,6 +12,8 @@ from kit import STREAMED, Chat, agent, collect, open_calls, story
 from scenarios.leaving import FORWARDING, KINDS, NothingLeft, wait
 
 from flowloom import (
+    AgentTool,
+    FunctionTool,
     InMemorySessionService,
     LlmAgent,
     RunConfig,
@@ -19,6 +21,7 @@ from flowloom import (
     SqliteSessionService,
 )
 from flowloom.plugins import BasePlugin
+from flowloom.runner.pending import pending_calls
 from flowloom.testing import call
 from runner.situations import Gate, Gated, ended_events, held, legal, nothing_left
 
@@ -179,6 +182,24 @@ async def test_cancelled_while_it_is_told_of_an_error_it_has_failed(hook: str) -
     assert (result.status, str(result.error)) == ("failed", "no")
     assert ended_events(await chat.stored()) == ["failed"]
     nothing_left()
+
+
+async def test_cancelled_beside_agents_that_run_as_tools_and_wait_what_they_ask_is_kept() -> None:
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    gate, names = Gate(), ("one", "two")
+    paying = FunctionTool(pay, require_confirmation=True)
+    clerks = [AgentTool(agent(name, call("pay"), tools=[paying])) for name in names]
+    chat = Chat(agent("root", [call("look"), *(call(n, request="x") for n in names)], tools=[gate.look, *clerks]))
+    run = held(chat)
+    await gate.reached.wait()
+    for _ in range(200):  # until both wait
+        await asyncio.sleep(0)
+    run.cancel()
+    await run.result()
+    assert sorted(each.agent for each in pending_calls(await chat.stored())) == ["one", "two"]
 
 
 async def test_cancelled_before_it_has_begun_nothing_is_stored() -> None:
