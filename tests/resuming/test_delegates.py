@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from kit import Chat, agent, event, pending, story, user
+from kit import Chat, agent, event, open_calls, pending, story, user
 from waiting.desk import Desk, World, by_turn, last_text
 from waiting.office import approve_all, payer
 
@@ -60,6 +60,14 @@ async def test_a_task_beside_an_agent_as_a_tool_that_waits_again_is_not_begun_be
     events = await approve_all(it)
     assert "chore" in {each.author for each in events}
     assert last_text(events) == "Done."
+
+
+async def test_a_run_that_fails_in_a_task_leaves_no_call_of_it_open() -> None:
+    chore = agent("chore", ValueError("boom"), mode="task")
+    chat = Chat(agent("desk", call("chore", request="Clean."), sub_agents=[chore]))
+    with pytest.raises(ValueError, match="boom"):
+        await chat.say("Go.")
+    assert open_calls(await chat.stored()) == set()
 
 
 class Twice(BaseAgent):
