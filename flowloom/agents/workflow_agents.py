@@ -34,10 +34,10 @@ class WorkflowAgent(BaseAgent):
     ) -> BaseAgent | Sequence[BaseAgent] | None:
         """Which of `sub_agents` comes after the member whose turn was the `latest` (None at the beginning).
 
-        A list of agents runs at once, each on a branch of its own; `latest` is then the last of them. None, or an empty
-        list, ends the workflow. It is asked between two turns, also of a run that is resumed: decide by `latest` and
-        `ctx` alone, and keep nothing in the agent. `ctx.user_content` is the message of this run, which may be a
-        person's answer to a member.
+        A list of agents runs at once, each on a branch of its own; `latest` is then the one of them that stands last in
+        `sub_agents`. None, or an empty list, ends the workflow. It is asked between two turns, also of a run that is
+        resumed: decide by `latest` and `ctx` alone, and keep nothing in the agent. `ctx.user_content` is the message of
+        this run, which may be a person's answer to a member.
 
         What it raises fails the run, with a note that names the workflow. Another agent than a member is an
         `AgentNotFoundError`, and one that is in the list twice a `DuplicateAgentError`.

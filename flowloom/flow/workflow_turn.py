@@ -100,7 +100,7 @@ class WorkflowTurn(Turn):
             async for event in events:
                 yield self.note(event)
         await running
-        self._finished(members[-1], any(place.escalated for place in places))
+        self._finished(max(members, key=self._index_of), any(place.escalated for place in places))
         if any(waits_below(agent, self.ctx) for agent in members):
             self.end_or_wait()
 
@@ -113,7 +113,8 @@ class WorkflowTurn(Turn):
         return ()
 
     def _finished(self, agent: AnyAgent, escalated: bool) -> None:
-        """Note that the turn of a member is over; of several at once, that of the last one."""
+        """Note that the turn of a member is over; of several at once, that of the last one in `sub_agents`: the log
+        tells neither in which order they were named nor, if they go on, in which they ended."""
         self.ctx.escalated = self.ctx.escalated or escalated
         self._latest = FinishedMember(agent, self._index_of(agent), self._number, escalated)
 
