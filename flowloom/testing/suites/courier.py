@@ -56,7 +56,7 @@ class CourierSuite(DyingRules, AskingRules):
     @in_loop
     async def test_what_is_lost_doubled_or_late_changes_nothing(self, place: Place) -> None:
         """A message that is lost is sent again, one that comes twice finds no ready run."""
-        async with self.worker(place, unreliable=True), self.client(place) as client:
+        async with self.worker(place, unreliable=True), self.client(place, unreliable=True) as client:
             runs = [await submitted(client, number % 5, steps=1) for number in range(self.runs)]
             await all_final(runs)
             for run in runs:

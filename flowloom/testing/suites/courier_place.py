@@ -166,7 +166,11 @@ async def ended(run: SubmittedRun) -> RunResult[Any]:
         async with asyncio.timeout(SECONDS):
             return await run.result()
     except TimeoutError:
-        raise AssertionError(f"Run {run.id} neither ended nor paused within {SECONDS:g} seconds.") from None
+        state = (await run.info()).status
+        lost = ", and was brought to no worker" if state == "ready" else ""
+        raise AssertionError(
+            f"Run {run.id} neither ended nor paused within {SECONDS:g} seconds: it is `{state}`{lost}."
+        ) from None
 
 
 async def all_final(runs: Sequence[SubmittedRun]) -> None:
@@ -284,11 +288,11 @@ async def until(check: Any) -> None:
         await asyncio.sleep(0.005)
 
 
-async def until_async(check: Any) -> None:
-    """The same for a coroutine function."""
+async def until_async(check: Any, otherwise: str = "What was waited for did not happen.") -> None:
+    """The same for a coroutine function; a failure says what is `otherwise`."""
     end = time.monotonic() + SECONDS
     while not await check():
-        assert time.monotonic() < end, "What was waited for did not happen."
+        assert time.monotonic() < end, otherwise
         await asyncio.sleep(0.01)
 
 
@@ -304,7 +308,7 @@ async def began(run: SubmittedRun, pid: int) -> None:
         info = await run.info()
         return info.status == "running" and f"-{pid}-" in (info.worker or "")
 
-    await until_async(has)
+    await until_async(has, f"Run {run.id} was not brought to a worker that lives.")
 
 
 async def most_at_once(client: RunClient) -> int:

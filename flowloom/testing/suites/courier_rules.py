@@ -63,12 +63,14 @@ class CourierRules(Suite):
         return Place(store, tmp_path)
 
     @asynccontextmanager
-    async def client(self, place: Place, **options: Any) -> AsyncGenerator[RunClient]:
-        """A client of the store of a `place`, with these `options`."""
+    async def client(self, place: Place, *, unreliable: bool = False, **options: Any) -> AsyncGenerator[RunClient]:
+        """A client of the store of a `place`, with these `options`; an `unreliable` courier loses, doubles and delays
+        what it is given."""
         service = opened(place.store)
         try:
             courier = self.make_courier(place.store, service, APP)
-            async with RunClient(APP, service, courier=courier, **options) as client:
+            used = Unreliable(courier) if unreliable else courier
+            async with RunClient(APP, service, courier=used, **options) as client:
                 yield client
         finally:
             await service.close()
