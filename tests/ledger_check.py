@@ -40,8 +40,11 @@ def pending_ids(events: Iterable[Event], invocation_id: str | None = None) -> li
             answered: Set[str | None] = {answer.id for answer in event.get_function_responses() if answer.id}
             for call_id in [call_id for call_id in found if ended_by(call_id, answered)] if answered else ():
                 del found[call_id]
-        client_executed.update((event.custom_metadata or {}).get(CLIENT_EXECUTED, ()))
-        for part in (event.content.parts if event.content is not None else None) or ():
+        marks, parts = event.custom_metadata or {}, (event.content.parts if event.content is not None else None) or ()
+        if AGENT_TOOL_CALL in marks and parts and event.isolation_scope in client_executed:
+            found.pop(event.isolation_scope, None)  # a later run has begun it, and its agent waits
+        client_executed.update(marks.get(CLIENT_EXECUTED, ()))
+        for part in parts:
             call, response = part.function_call, part.function_response
             if call is not None and call.id:
                 scopes[call.id] = event.isolation_scope
@@ -94,6 +97,8 @@ class Followed:
         for known in (self.open, self.inner, self.asked) if parts and scope is not None and from_tool else ():
             if scope in known:
                 self.waiting[scope] = {"suspended": True, "scope": known.pop(scope)}
+        if parts and scope is not None and from_tool and self.waiting.get(scope, {}).get("client_executed"):
+            self.waiting[scope] = {"suspended": True, "scope": self.waiting[scope]["scope"]}
         waits = frozenset(event.long_running_tool_ids or ())
         actions = event.actions
         asked = {*actions.requested_tool_confirmations, *(actions.requested_inputs or ())}
@@ -184,12 +189,31 @@ def check(run: Run) -> None:
     for call_id, each in followed.waiting.items():
         assert (waiting[call_id].state == "suspended") == bool(each.get("suspended")), call_id
         assert (waiting[call_id].state == "decided") == bool(each.get("answered")), call_id
-        assert waiting[call_id].client_executed == bool(each.get("client_executed")), call_id
+        if not each.get("suspended"):
+            assert waiting[call_id].client_executed == bool(each.get("client_executed")), call_id
     opened = {made.id for made in ledger.open(own)}
     assert opened == followed.open.keys()
     if run.progress is None and not any(responses is not None for responses in run.told_calls.values()):
-        assert run.open_calls.keys() == opened - run.told_calls.keys()
+        own_calls, awaited = opened - run.told_calls.keys(), awaited_ids(events)
+        delegating = {place_of(ledger, each) for each in own_calls & awaited}
+        assert run.open_calls.keys() == {
+            each for each in own_calls - awaited if place_of(ledger, each) not in delegating
+        }
     assert said(CallLedger.of(events)) == said(ledger)
+
+
+def awaited_ids(events: Sequence[Event]) -> set[str]:
+    """The calls whose agents wait for a person or a client, themselves or further down."""
+    followed = Followed(kept_events(events))
+    waiting = [each for each in followed.waiting.values() if not each.get("suspended")]
+    return {outer for each in waiting for outer in followed.around(each["scope"])}
+
+
+def place_of(ledger: CallLedger, call_id: str) -> tuple[str | None, ...]:
+    """Which agent has made a call, and where."""
+    made = ledger.call(call_id)
+    assert made is not None
+    return made.place[:3]
 
 
 def said(ledger: CallLedger) -> list[Any]:
