@@ -53,25 +53,22 @@ class Outline:
         self.groups: list[int] = []
         """For each content where its group begins."""
         self.pinned: list[int] = []
+        """Those that the application's own function pins."""
 
-    def follow(self, contents: list[types.Content], is_pinned: Pinned) -> int:
+    def follow(self, contents: list[types.Content], is_pinned: Pinned | None) -> int:
         """Take the outline of `contents`; returns how many of them it knew already, and still stand there."""
         known = self._known(contents)
-        self.forget(known)
-        for index in range(known, len(contents)):
-            content = contents[index]
-            self._add(index, content)
-            if index >= self.lead and is_pinned(content):
-                self.pinned.append(index)
-        self.contents += contents[known:]
-        return known
-
-    def forget(self, known: int) -> None:
-        """Go back to what was known of the first contents."""
         for places in (self.openers, self.calls, self.pinned):
             while places and places[-1] >= known:
                 places.pop()
         del self.contents[known:], self.groups[known:]
+        for index in range(known, len(contents)):
+            content = contents[index]
+            self._add(index, content)
+            if is_pinned is not None and index >= self.lead and is_pinned(content):
+                self.pinned.append(index)
+        self.contents += contents[known:]
+        return known
 
     def _known(self, contents: list[types.Content]) -> int:
         """How many contents are the same as before. Equality of lists looks at identity first, at 5 ns an entry."""

@@ -33,41 +33,32 @@ class _Known:
     def __init__(self, ctx: InvocationContext, lead: int) -> None:
         self.outline = Outline(lead)
         self.log = LogReader(ctx.agent.name, ctx.branch, ctx.isolation_scope)
-        self._by_event: list[int] = []  # the contents that an event pins
+        self._by_event: list[int] = []  # the contents that events pin
 
     def follow(self, ctx: InvocationContext, body: list[types.Content], pinned: Pinned | None, measure: bool) -> int:
-        """Take note of what is new; returns how many contents were known."""
-        session, outline = ctx.run.session, self.outline
-        anew = self.log.advance(session.history.kept(session.events), measure=measure)
-        by_event = self.log.is_pinned
-
-        def is_pinned(content: types.Content) -> bool:
-            return by_event(content) or (pinned is not None and pinned(content))
-
-        known = outline.follow(body, is_pinned)
-        if anew:  # it may say the same, and pin something else
-            before = set(self._by_event)
-            changed = next((i for i in range(outline.lead, known) if by_event(body[i]) is not (i in before)), known)
-            if changed < known:
-                outline.forget(known := changed)
-                outline.follow(body, is_pinned)
-        while self._by_event and self._by_event[-1] >= known:
-            self._by_event.pop()
-        new = outline.pinned[bisect_left(outline.pinned, known) :]
-        self._by_event += [i for i in new if by_event(body[i])]
-        return known
+        """Take note of what is new; returns how many contents were known, and are pinned as they were."""
+        session = ctx.run.session
+        another_log = self.log.advance(session.history.kept(session.events), measure=measure)
+        known = self.outline.follow(body, pinned)
+        start = max(self.outline.lead, 0 if another_log else known)  # another log may pin something else
+        found = [index for index in range(start, len(body)) if self.log.is_pinned(body[index])]
+        at = bisect_left(self._by_event, start)
+        changed = set(self._by_event[at:]).symmetric_difference(found)
+        self._by_event[at:] = found
+        return min(known, *changed) if changed else known
 
     def kept(self, start: int, end: int) -> set[int]:
         """What stays of the contents from `start` to `end` because it is pinned: groups, and who began their turns."""
         found: set[int] = set()
         outline = self.outline
-        for index in outline.pinned[bisect_right(outline.pinned, start - 1) : bisect_right(outline.pinned, end - 1)]:
-            group = outline.group_of(index)
-            found.update(group)
-            if outline.contents[group[0]].role != "user":
-                at = bisect_right(outline.openers, group[0]) - 1
-                if at >= 0:
-                    found.add(outline.openers[at])
+        for places in (outline.pinned, self._by_event):
+            for index in places[bisect_left(places, start) : bisect_left(places, end)]:
+                group = outline.group_of(index)
+                found.update(group)
+                if outline.contents[group[0]].role != "user":
+                    at = bisect_right(outline.openers, group[0]) - 1
+                    if at >= 0:
+                        found.add(outline.openers[at])
         return found
 
 
