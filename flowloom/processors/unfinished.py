@@ -90,12 +90,12 @@ def _missing_follow_ups(ctx: InvocationContext, own: Sequence[Event]) -> list[Ev
 
 def made_again(ctx: InvocationContext, calls: Sequence[types.FunctionCall]) -> Unfinished:
     """Calls of earlier runs. One whose tool is not idempotent is made twice at most; an event says so before it is."""
-    tools = _tools_of(ctx)
+    tools, in_vain = _tools_of(ctx), _answered_in_vain(ctx)
     marked: list[str] = []
     given_up: list[types.FunctionCall] = []
     found = map(ctx.run.ledger.call, (call.id for call in calls))
     for made in (each for each in found if each is not None and each.name in tools):
-        once_only = not tools[made.name].__options__.idempotent
+        once_only = not tools[made.name].__options__.idempotent and made.id not in in_vain
         if once_only and made.attempts > 1:
             given_up.append(made.call)
         elif once_only or (tools[made.name].is_long_running and not made.attempts):
@@ -133,6 +133,21 @@ def after_results(ctx: InvocationContext, calls: Sequence[types.FunctionCall], r
     yield from results.waiting
     if results.error is not None:
         raise results.error
+
+
+def _answered_in_vain(ctx: InvocationContext) -> set[str]:
+    """The calls of agents that the message of this run answers, of whose answers none counts: they wait on, so that
+    nothing is made again in them."""
+    ledger, progress, at = ctx.run.ledger, ctx.run.progress, ctx.run.answering_message()
+    if progress is None or not progress.fresh or at is None:
+        return set()
+    message = ctx.session.events[at].id
+    suspended = [made for made in map(ledger.call, progress.answered) if made is not None and made.suspended]
+    return {
+        made.id
+        for made in suspended
+        if all(answer.event.id != message for each in ledger.inside(made.id) for answer in each.answers)
+    }
 
 
 def _tools_of(ctx: InvocationContext) -> dict[str, RunnableTool]:

@@ -336,6 +336,19 @@ def test_a_delegate_of_an_agent_tool_waits_on_when_its_answers_are_refused() -> 
     people.teardown()
 
 
+def test_an_agent_tool_waits_on_however_often_it_is_answered_in_vain() -> None:
+    """Nothing in it is made then, so that it counts as no attempt."""
+    below = Node("llm", turns=((Call("gated"),),))
+    middle = Node("llm", turns=((Call("gated"), Call("agent", below)),))
+    people = People()
+    people.tree = Node("llm", turns=((Call("agent", middle),),))
+    people.new_process()
+    people.run(new_message="Go.")
+    for _ in range(4):
+        people.answer_for_another_call()
+    people.teardown()
+
+
 @pytest.mark.timeout(1800)
 class TestPeople(People.TestCase):
     settings = settings(max_examples=examples(400, 10), stateful_step_count=10, deadline=None, derandomize=True)
