@@ -26,7 +26,7 @@ from flowloom.log.claims import without_repeated
 from flowloom.log.marks import RUN_ENDED
 from flowloom.run_stream import RunStreamMapper
 from flowloom.runner import PendingCall, RunResult
-from flowloom.runner.message import Message, content_of_message
+from flowloom.runner.message import Message, content_given
 from flowloom.runner.pending import pending_in
 from flowloom.sessions import Session
 from flowloom.sessions.admission import admitted_message, check_message
@@ -285,14 +285,14 @@ class SubmittedRun:
         The same answer again changes nothing. Raises `AlreadyAnsweredError` for another one, `RequestNotFoundError` for
         a request that the run has not made, `RunStateError` for a run that is over, `UnreadableAnswerError`.
         """
-        given = [[each] if isinstance(each, types.Part) else content_of_message(each).parts or [] for each in answers]
+        given = [[each] if isinstance(each, types.Part) else content_given(each).parts or [] for each in answers]
         message = content_of("user", [part for parts in given for part in parts])
+        check_message(message)
         if not answers_calls(message):
             raise InputValidationError(
                 "This answers nothing. Give what `approve`, `reject` or `reply` of a `PendingCall` makes; a message is "
                 "submitted as a run of its own."
             )
-        check_message(message)
         check_state(state_delta)
         await self._give(message, state_delta)
 

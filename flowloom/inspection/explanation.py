@@ -19,10 +19,11 @@ from flowloom.objects.given import is_several
 from flowloom.objects.settings import check_kinds
 from flowloom.plugins import BasePlugin
 from flowloom.runner.app import App
-from flowloom.runner.message import Message, content_given, content_of_message
+from flowloom.runner.message import Message, content_given
 from flowloom.runner.routing import position_of
 from flowloom.runner.runner import Runner
 from flowloom.sessions import InMemorySessionService, Session
+from flowloom.sessions.admission import check_message
 
 Said = Event | Message | tuple[str, str]
 """An entry of a history: an event; a message (a text is the user's, a content of the role `model` that of the explained
@@ -143,7 +144,8 @@ def events_of_history(history: Iterable[Said], agent: str) -> list[Event]:
             events.append(Event(author=author, content=content))
         elif isinstance(said, str | types.Content | types.Part | dict | list):
             content = content_given(said)
-            content = content if content.role == "model" else content_of_message(content)
+            if content.role != "model":
+                check_message(content)
             events.append(Event(author=agent if content.role == "model" else "user", content=content))
         else:
             raise InputValidationError(

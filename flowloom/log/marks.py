@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flowloom.events.event import Event
+from flowloom.events.event import UNFIT_OUTPUT, Event
 
 CLIENT_EXECUTED = "client_executed_calls"
 """Says that the run stopped before the event's calls, which the client executes (`RunConfig.pause_on_tool_calls`), or
@@ -23,6 +23,12 @@ TOOL_PROGRESS = "tool_progress"
 A2A_CONTEXT, A2A_TASK, A2A_LOGIN = "a2a:context_id", "a2a:task_id", "a2a:login"
 """On the events of agents of other services: the context that the service keeps for the session, the task that the
 event came of, and that it asks for the credential which calls of the service need."""
+MARKS = (
+    {CLIENT_EXECUTED, AGENT_TOOL_CALL, AGENT_TOOL_PARTIAL, TOOL_PROGRESS}
+    | {RUN_ENDED, AGENT_ENDED, UNFIT_OUTPUT}
+    | {A2A_CONTEXT, A2A_TASK, A2A_LOGIN}
+)
+"""What no caller may have a run put on its events."""
 REPEATED = "repeated_calls"
 """The key of an event's `agent_state` that names calls of an earlier run which are about to be made."""
 

@@ -10,16 +10,16 @@ from google.genai import types
 
 from flowloom.auth.answers import credential_requests, redact_message
 from flowloom.errors import AlreadyAnsweredError, InputValidationError, UnreadableAnswerError, quoted_list
-from flowloom.events.event import UNFIT_OUTPUT, Event
+from flowloom.events.event import Event
 from flowloom.events.ids import new_id
 from flowloom.events.json_data import keep_json_state
 from flowloom.events.parts import parts_of
 from flowloom.events.requests import CREDENTIAL_CALL, RESERVED_CALLS, ForeignRequestIds, foreign_requests
 from flowloom.events.wire import replace
-from flowloom.log import marks
 from flowloom.log.answers import check_answer
 from flowloom.log.claims import says_the_same
 from flowloom.log.ledger import CallLedger, CallRecord
+from flowloom.log.marks import MARKS
 from flowloom.sessions.state import State, own_value
 
 _log = logging.getLogger("flowloom.sessions")
@@ -49,23 +49,8 @@ def check_texts(**names: object) -> None:
 
 def check_metadata(given: Mapping[str, Any] | None) -> None:
     """Raise `InputValidationError` for metadata that a caller may not have a run put on its events."""
-    if found := _MARKS.intersection(given or ()):
+    if found := MARKS.intersection(given or ()):
         raise InputValidationError(f"`custom_metadata` has {quoted_list(sorted(found))}, the engine's. Rename it.")
-
-
-_MARKS = {
-    marks.CLIENT_EXECUTED,
-    marks.AGENT_TOOL_CALL,
-    marks.AGENT_TOOL_PARTIAL,
-    marks.TOOL_PROGRESS,
-    marks.RUN_ENDED,
-    marks.AGENT_ENDED,
-    UNFIT_OUTPUT,
-    marks.A2A_CONTEXT,
-    marks.A2A_TASK,
-    marks.A2A_LOGIN,
-}
-"""By which the engine, and agents of other services, tell their own events apart."""
 
 
 def admitted(event: Event, log: Sequence[Event]) -> Event:
